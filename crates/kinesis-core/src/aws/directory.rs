@@ -1,0 +1,132 @@
+//! The directory over the Kinesis API.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use aws_sdk_kinesis::config::interceptors::BeforeDeserializationInterceptorContextRef;
+use aws_sdk_kinesis::config::{ConfigBag, Intercept, RuntimeComponents};
+use aws_sdk_kinesis::primitives::{DateTime, DateTimeFormat};
+use aws_sdk_kinesis::types::StreamStatus;
+
+use super::{ClientSource, FailureKind, InvalidAnswer, Purpose, ServiceFailure, timestamp};
+use crate::directory::{DirectoryError, ShardDirectory, ShardInfo, ShardPage, StreamDescription};
+use crate::{BoxError, StreamRef, Timestamp};
+
+/// Looks at streams through the Kinesis API. Needs `kinesis:ListShards` and `kinesis:DescribeStreamSummary`.
+#[derive(Debug, Clone)]
+pub struct KinesisDirectory {
+    clients: ClientSource,
+}
+
+impl KinesisDirectory {
+    /// A directory over clients of purpose [`Control`](Purpose::Control).
+    pub fn new(clients: impl Into<ClientSource>) -> Self {
+        Self { clients: clients.into() }
+    }
+
+    async fn describe(
+        &self,
+        stream: &StreamRef,
+        date: DateHeader,
+    ) -> Result<StreamDescription, DirectoryError> {
+        const ACTION: &str = "DescribeStreamSummary";
+        let answer = self
+            .clients
+            .client(Purpose::Control)
+            .describe_stream_summary()
+            .set_stream_name(stream.api_name())
+            .set_stream_arn(stream.api_arn())
+            .customize()
+            .interceptor(date)
+            .send()
+            .await
+            .map_err(|error| directory_error(stream, ACTION, ServiceFailure::new(&error)))?;
+        let Some(summary) = answer.stream_description_summary else {
+            let problem = InvalidAnswer::new("the description is missing");
+            return Err(DirectoryError::unavailable(stream.clone(), ACTION, problem));
+        };
+        let mut description = StreamDescription::new(summary.open_shard_count.try_into().unwrap_or_default());
+        description.arn = Some(summary.stream_arn);
+        description.created_at = Some(timestamp(&summary.stream_creation_timestamp));
+        description.readable = matches!(summary.stream_status, StreamStatus::Active | StreamStatus::Updating);
+        let hours = u64::try_from(summary.retention_period_hours).unwrap_or_default();
+        description.retention = Duration::from_secs(hours * 60 * 60);
+        Ok(description)
+    }
+}
+
+#[async_trait]
+impl ShardDirectory for KinesisDirectory {
+    async fn list_shards(&self, stream: &StreamRef, page: Option<&str>) -> Result<ShardPage, DirectoryError> {
+        const ACTION: &str = "ListShards";
+        let request = self.clients.client(Purpose::Control).list_shards();
+        // A page token stands for the stream; the service refuses both together.
+        let request = match page {
+            Some(token) => request.next_token(token),
+            None => request.set_stream_name(stream.api_name()).set_stream_arn(stream.api_arn()),
+        };
+        let answer = request
+            .send()
+            .await
+            .map_err(|error| directory_error(stream, ACTION, ServiceFailure::new(&error)))?;
+        let shards = answer
+            .shards
+            .unwrap_or_default()
+            .into_iter()
+            .map(ShardInfo::try_from)
+            .collect::<Result<_, _>>()
+            .map_err(|problem| DirectoryError::unavailable(stream.clone(), ACTION, problem))?;
+        Ok(ShardPage::new(shards, answer.next_token))
+    }
+
+    async fn describe_stream(&self, stream: &StreamRef) -> Result<StreamDescription, DirectoryError> {
+        self.describe(stream, DateHeader::default()).await
+    }
+
+    async fn server_time(&self, stream: &StreamRef) -> Result<Timestamp, DirectoryError> {
+        let date = DateHeader::default();
+        self.describe(stream, date.clone()).await?;
+        date.get().ok_or_else(|| {
+            let problem = InvalidAnswer::new("the answer has no Date header");
+            DirectoryError::unavailable(stream.clone(), "DescribeStreamSummary", problem)
+        })
+    }
+}
+
+fn directory_error(stream: &StreamRef, action: &'static str, failure: ServiceFailure) -> DirectoryError {
+    let stream = stream.clone();
+    match failure.kind() {
+        FailureKind::NotFound => DirectoryError::stream_not_found(stream, action, failure),
+        FailureKind::AccessDenied => DirectoryError::access_denied(stream, action, failure),
+        _ => DirectoryError::unavailable(stream, action, failure),
+    }
+}
+
+/// Keeps the `Date` header of an answer: the service's time, to the second.
+#[derive(Debug, Clone, Default)]
+struct DateHeader(Arc<Mutex<Option<Timestamp>>>);
+
+impl DateHeader {
+    fn get(&self) -> Option<Timestamp> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Intercept for DateHeader {
+    fn name(&self) -> &'static str {
+        "DateHeader"
+    }
+
+    fn read_before_deserialization(
+        &self,
+        context: &BeforeDeserializationInterceptorContextRef<'_>,
+        _components: &RuntimeComponents,
+        _config: &mut ConfigBag,
+    ) -> Result<(), BoxError> {
+        let date = context.response().headers().get("date");
+        let date = date.and_then(|text| DateTime::from_str(text, DateTimeFormat::HttpDate).ok());
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = date.as_ref().map(timestamp);
+        Ok(())
+    }
+}

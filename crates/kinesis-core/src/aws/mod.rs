@@ -1,0 +1,118 @@
+//! What the crates that talk to Kinesis share: where clients come from, how failures are told apart, the directory.
+
+mod client;
+mod directory;
+mod failure;
+
+pub use client::{ClientSource, DEFAULT_ATTEMPT_TIMEOUT, DEFAULT_CONTROL_ATTEMPT_TIMEOUT, Purpose};
+pub use directory::KinesisDirectory;
+pub use failure::{FailureKind, ServiceFailure};
+
+use aws_sdk_kinesis::primitives::DateTime;
+use aws_sdk_kinesis::types;
+
+use crate::directory::ShardInfo;
+use crate::source::SourceRecord;
+use crate::{Encryption, HashKeyRange, InvalidSequenceNumber, PartitionKey, ShardId, StreamRef, Timestamp};
+
+/// What the service sent is not what its API says.
+#[derive(Debug, thiserror::Error)]
+#[error("the service's answer is not valid: {problem}")]
+pub struct InvalidAnswer {
+    problem: &'static str,
+}
+
+impl InvalidAnswer {
+    /// Names what is wrong, without the value.
+    #[must_use]
+    pub const fn new(problem: &'static str) -> Self {
+        Self { problem }
+    }
+}
+
+impl StreamRef {
+    /// The name for an API call: absent when the call carries the ARN.
+    #[must_use]
+    pub fn api_name(&self) -> Option<String> {
+        self.arn().is_none().then(|| self.name().to_owned())
+    }
+
+    /// The ARN for an API call.
+    #[must_use]
+    pub fn api_arn(&self) -> Option<String> {
+        self.arn().map(str::to_owned)
+    }
+}
+
+/// The SDK's time as a timestamp; times out of range are cut to the nearest end.
+#[must_use]
+pub fn timestamp(time: &DateTime) -> Timestamp {
+    time.to_millis().map_or(Timestamp::from_millis(i64::MAX), Timestamp::from_millis)
+}
+
+/// A timestamp as the SDK's time.
+#[must_use]
+pub fn date_time(timestamp: Timestamp) -> DateTime {
+    DateTime::from_millis(timestamp.as_millis())
+}
+
+impl TryFrom<types::Record> for SourceRecord {
+    type Error = InvalidSequenceNumber;
+
+    /// Takes the record apart without copying payload or key.
+    fn try_from(record: types::Record) -> Result<Self, InvalidSequenceNumber> {
+        let mut taken = Self::new(
+            record.sequence_number.parse()?,
+            record.partition_key.map(PartitionKey::from),
+            record.data.into_bytes(),
+        );
+        taken.arrived_at = record.approximate_arrival_timestamp.as_ref().map(timestamp);
+        if record.encryption_type == Some(types::EncryptionType::Kms) {
+            taken.encryption = Encryption::Kms;
+        }
+        Ok(taken)
+    }
+}
+
+impl TryFrom<types::Shard> for ShardInfo {
+    type Error = InvalidAnswer;
+
+    fn try_from(shard: types::Shard) -> Result<Self, InvalidAnswer> {
+        let id = shard_id(shard.shard_id)?;
+        let parents = [shard.parent_shard_id, shard.adjacent_parent_shard_id]
+            .into_iter()
+            .flatten()
+            .map(shard_id)
+            .collect::<Result<_, _>>()?;
+        let mut info = Self::new(id)
+            .parents(parents)
+            .hash_range(shard.hash_key_range.as_ref().map(hash_range).transpose()?);
+        if let Some(range) = shard.sequence_number_range {
+            info.closed = range.ending_sequence_number.is_some();
+            info.starting_sequence = range.starting_sequence_number.parse().ok();
+        }
+        Ok(info)
+    }
+}
+
+impl TryFrom<types::ChildShard> for ShardInfo {
+    type Error = InvalidAnswer;
+
+    fn try_from(child: types::ChildShard) -> Result<Self, InvalidAnswer> {
+        let parents = child.parent_shards.into_iter().map(shard_id).collect::<Result<_, _>>()?;
+        let range = child.hash_key_range.as_ref().map(hash_range).transpose()?;
+        Ok(Self::new(shard_id(child.shard_id)?).parents(parents).hash_range(range))
+    }
+}
+
+fn shard_id(text: String) -> Result<ShardId, InvalidAnswer> {
+    ShardId::new(text).map_err(|_| InvalidAnswer::new("a shard id is blank"))
+}
+
+fn hash_range(range: &types::HashKeyRange) -> Result<HashKeyRange, InvalidAnswer> {
+    let problem = InvalidAnswer::new("a hash key range is not two decimal numbers in order");
+    match (range.starting_hash_key.parse(), range.ending_hash_key.parse()) {
+        (Ok(start), Ok(end)) => HashKeyRange::new(start, end).ok_or(problem),
+        _ => Err(problem),
+    }
+}

@@ -1,0 +1,228 @@
+//! Sequence numbers: decimal numbers of up to 186 bits today, compared as numbers.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// Text that is not a sequence number.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("invalid sequence number: must be decimal digits without leading zeros")]
+pub struct InvalidSequenceNumber;
+
+/// The sequence number of a record in its stream.
+///
+/// Ordered as a number, whatever its number of digits. Up to 77 digits are packed into 32 bytes, so that a position
+/// for each user record of an aggregate costs no allocation; longer ones (the service has none) are shared text.
+/// `FromStr` refuses leading zeros, so that equal numbers are equal text.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct SequenceNumber(Repr);
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Repr {
+    /// Most significant limb first, so that the derived order of the array is that of the number.
+    Packed([u64; 4]),
+    Long(Arc<str>),
+}
+
+/// The most digits that always fit 256 bits.
+const MAX_PACKED_DIGITS: usize = 77;
+/// The largest power of ten in a `u64`, and its exponent: digits are read and written in groups of 19.
+const GROUP: u64 = 10_000_000_000_000_000_000;
+const GROUP_DIGITS: usize = 19;
+
+/// Room for a packed sequence number as text; see [`SequenceNumber::write_to`].
+#[derive(Debug, Clone)]
+pub struct SequenceBuf([u8; 5 * GROUP_DIGITS]);
+
+impl Default for SequenceBuf {
+    fn default() -> Self {
+        Self([b'0'; 5 * GROUP_DIGITS])
+    }
+}
+
+impl SequenceNumber {
+    /// Sequence number zero, below every one of the service.
+    pub const ZERO: Self = Self(Repr::Packed([0; 4]));
+
+    /// Writes the digits into `buf` and returns them: text without an allocation.
+    #[must_use]
+    pub fn write_to<'a>(&'a self, buf: &'a mut SequenceBuf) -> &'a str {
+        let limbs = match &self.0 {
+            Repr::Packed(limbs) => limbs,
+            Repr::Long(text) => return text,
+        };
+        let mut rest = *limbs;
+        let mut at = buf.0.len();
+        loop {
+            let mut group = divide(&mut rest, GROUP);
+            let last = rest == [0; 4];
+            for i in 0..GROUP_DIGITS {
+                if last && group == 0 && i > 0 {
+                    break;
+                }
+                at -= 1;
+                buf.0[at] = b'0' + (group % 10) as u8;
+                group /= 10;
+            }
+            if last {
+                break;
+            }
+        }
+        std::str::from_utf8(&buf.0[at..]).expect("only ASCII digits were written")
+    }
+}
+
+/// Divides in place and returns the remainder.
+fn divide(limbs: &mut [u64; 4], by: u64) -> u64 {
+    let mut remainder = 0_u64;
+    for limb in limbs {
+        let value = (u128::from(remainder) << 64) | u128::from(*limb);
+        *limb = (value / u128::from(by)) as u64;
+        remainder = (value % u128::from(by)) as u64;
+    }
+    remainder
+}
+
+/// `limbs * by + plus`; the caller knows that it fits.
+fn multiply_add(limbs: &mut [u64; 4], by: u64, plus: u64) {
+    let mut carry = plus;
+    for limb in limbs.iter_mut().rev() {
+        let value = u128::from(*limb) * u128::from(by) + u128::from(carry);
+        *limb = value as u64;
+        carry = (value >> 64) as u64;
+    }
+}
+
+impl FromStr for SequenceNumber {
+    type Err = InvalidSequenceNumber;
+
+    fn from_str(text: &str) -> Result<Self, InvalidSequenceNumber> {
+        let digits = text.as_bytes();
+        let plain = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+        if !plain || (digits[0] == b'0' && digits.len() > 1) {
+            return Err(InvalidSequenceNumber);
+        }
+        if digits.len() > MAX_PACKED_DIGITS {
+            return Ok(Self(Repr::Long(Arc::from(text))));
+        }
+        let mut limbs = [0_u64; 4];
+        for group in digits.chunks(GROUP_DIGITS) {
+            let value = group.iter().fold(0_u64, |value, digit| value * 10 + u64::from(digit - b'0'));
+            multiply_add(&mut limbs, 10_u64.pow(group.len() as u32), value);
+        }
+        Ok(Self(Repr::Packed(limbs)))
+    }
+}
+
+impl TryFrom<&str> for SequenceNumber {
+    type Error = InvalidSequenceNumber;
+
+    fn try_from(text: &str) -> Result<Self, InvalidSequenceNumber> {
+        text.parse()
+    }
+}
+
+impl From<u128> for SequenceNumber {
+    fn from(number: u128) -> Self {
+        Self(Repr::Packed([0, 0, (number >> 64) as u64, number as u64]))
+    }
+}
+
+impl Ord for SequenceNumber {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        match (&self.0, &other.0) {
+            (Repr::Packed(a), Repr::Packed(b)) => a.cmp(b),
+            // Without leading zeros the longer text is the larger number.
+            (Repr::Packed(_), Repr::Long(_)) => std::cmp::Ordering::Less,
+            (Repr::Long(_), Repr::Packed(_)) => std::cmp::Ordering::Greater,
+            (Repr::Long(a), Repr::Long(b)) => a.len().cmp(&b.len()).then_with(|| a.cmp(b)),
+        }
+    }
+}
+
+impl PartialOrd for SequenceNumber {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl fmt::Display for SequenceNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.write_to(&mut SequenceBuf::default()))
+    }
+}
+
+impl fmt::Debug for SequenceNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(feature = "serde")]
+impl serde::Serialize for SequenceNumber {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.write_to(&mut SequenceBuf::default()))
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<'de> serde::Deserialize<'de> for SequenceNumber {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn number(text: &str) -> SequenceNumber {
+        text.parse().unwrap()
+    }
+
+    /// F-10: numbers of different lengths compare as numbers.
+    #[test]
+    fn order_is_numeric_across_lengths() {
+        let long = "9".repeat(78);
+        let texts = [
+            "0",
+            "9",
+            "10",
+            "99",
+            "100",
+            "49590338271490256608559692538361571095921575989136588898",
+            &"9".repeat(77),
+            &long,
+        ];
+        for pair in texts.windows(2) {
+            assert!(number(pair[0]) < number(pair[1]), "{} < {}", pair[0], pair[1]);
+        }
+    }
+
+    #[test]
+    fn other_text_is_refused() {
+        for bad in ["", "00", "01", "-1", "+1", "1 ", "1a", "TRIM_HORIZON", "١"] {
+            assert_eq!(bad.parse::<SequenceNumber>(), Err(InvalidSequenceNumber), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_packed_number_is_small() {
+        assert!(std::mem::size_of::<SequenceNumber>() <= 40);
+    }
+
+    proptest! {
+        #[test]
+        fn text_round_trips(text in "0|[1-9][0-9]{0,90}") {
+            prop_assert_eq!(number(&text).to_string(), text);
+        }
+
+        #[test]
+        fn order_is_that_of_padded_text(a in "0|[1-9][0-9]{0,80}", b in "0|[1-9][0-9]{0,80}") {
+            let padded = |text: &str| format!("{text:0>90}");
+            prop_assert_eq!(number(&a).cmp(&number(&b)), padded(&a).cmp(&padded(&b)));
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! PutRecord and PutRecords.
+
+use std::sync::Arc;
+
+use super::Kinesis;
+use super::hash::{hash_partition_key, parse_hash_key};
+use super::read::rate_exceeded;
+use super::shard::{Stored, shard_id};
+use super::stream::Stream;
+use crate::clock::Moment;
+use crate::error::ServiceError;
+use crate::faults::RecordFaults;
+use crate::limits::{self, Rule};
+use crate::model::{
+    PutEntry, PutRecordInput, PutRecordOutput, PutRecordsInput, PutRecordsOutput, PutResult, Response,
+};
+
+/// A record that was found valid.
+pub(super) struct Checked {
+    partition_key: Arc<str>,
+    explicit_hash_key: Option<u128>,
+    data: bytes::Bytes,
+}
+
+impl Checked {
+    fn size(&self) -> u64 {
+        (self.data.len() + self.partition_key.len()) as u64
+    }
+}
+
+/// Which of the write quotas hold.
+#[derive(Clone, Copy)]
+struct WriteRules {
+    bytes: bool,
+    records: bool,
+    retention: bool,
+}
+
+impl Kinesis {
+    pub(super) fn put_record(
+        &mut self,
+        now: Moment,
+        mut input: PutRecordInput,
+    ) -> Result<Response, ServiceError> {
+        let entry = PutEntry {
+            data: input.data.take(),
+            partition_key: input.partition_key.take(),
+            explicit_hash_key: input.explicit_hash_key.take(),
+        };
+        let ordering = input.sequence_number_for_ordering.as_deref();
+        if ordering.is_some_and(|text| text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit())) {
+            return Err(ServiceError::invalid_argument("Invalid SequenceNumberForOrdering."));
+        }
+        let rules = self.write_rules();
+        let account = self.settings.account.clone();
+        let stream = self.find_serving(&input)?;
+        let record = check(entry, None, stream.max_record_bytes())?;
+        let (sequence_number, shard_id) = stream.write(now, record, rules, &account)?;
+        Ok(Response::PutRecord(PutRecordOutput { shard_id, sequence_number }))
+    }
+
+    pub(super) fn put_records(
+        &mut self,
+        now: Moment,
+        mut input: PutRecordsInput,
+        faults: &RecordFaults,
+    ) -> Result<Response, ServiceError> {
+        let entries = input.records.take().ok_or_else(|| ServiceError::missing("records"))?;
+        if entries.is_empty() {
+            return Err(ServiceError::constraint(
+                "'[]'",
+                "records",
+                "have length greater than or equal to 1",
+            ));
+        }
+        if entries.len() > limits::WRITE_RECORDS_PER_CALL {
+            return Err(ServiceError::constraint(
+                &format!("'[{} entries]'", entries.len()),
+                "records",
+                &format!("have length less than or equal to {}", limits::WRITE_RECORDS_PER_CALL),
+            ));
+        }
+        let rules = self.write_rules();
+        let account = self.settings.account.clone();
+        let stream = self.find_serving(&input)?;
+        let most = stream.max_record_bytes();
+        let records: Vec<_> = entries
+            .into_iter()
+            .enumerate()
+            .map(|(index, entry)| check(entry, Some(index + 1), most))
+            .collect::<Result<_, _>>()?;
+        if records.iter().map(Checked::size).sum::<u64>() > limits::WRITE_BYTES_PER_CALL {
+            return Err(ServiceError::invalid_argument(format!(
+                "Records size exceeds {} MB limit",
+                limits::WRITE_BYTES_PER_CALL >> 20
+            )));
+        }
+        let mut failed = 0;
+        let results: Vec<_> = records
+            .into_iter()
+            .enumerate()
+            .map(|(index, record)| {
+                let written = match faults.refuse(index) {
+                    Some(error) => Err(error),
+                    None => stream.write(now, record, rules, &account),
+                };
+                match written {
+                    Ok((sequence, shard)) => PutResult {
+                        sequence_number: Some(sequence),
+                        shard_id: Some(shard),
+                        ..PutResult::default()
+                    },
+                    Err(error) => {
+                        failed += 1;
+                        PutResult {
+                            error_code: Some(error.code().to_owned()),
+                            error_message: Some(error.message().to_owned()),
+                            ..PutResult::default()
+                        }
+                    }
+                }
+            })
+            .collect();
+        let failed_record_count = faults.failed_count().unwrap_or(failed);
+        Ok(Response::PutRecords(PutRecordsOutput { failed_record_count, records: results }))
+    }
+
+    fn write_rules(&self) -> WriteRules {
+        WriteRules {
+            bytes: self.enforces(Rule::WriteByteRate),
+            records: self.enforces(Rule::WriteRecordRate),
+            retention: self.enforces(Rule::Retention),
+        }
+    }
+
+    /// Stores a record without asking the write quotas.
+    pub(super) fn put_unlimited(
+        &mut self,
+        now: Moment,
+        name: &str,
+        entry: PutEntry,
+    ) -> Result<(String, String), ServiceError> {
+        let rules = WriteRules { bytes: false, records: false, ..self.write_rules() };
+        let account = self.settings.account.clone();
+        let stream = self.find_serving(&crate::model::StreamInput::named(name))?;
+        let record = check(entry, None, stream.max_record_bytes())?;
+        stream.write(now, record, rules, &account)
+    }
+}
+
+impl Stream {
+    /// Stores a record and returns its sequence number and shard, or refuses it for its shard's quota.
+    fn write(
+        &mut self,
+        now: Moment,
+        record: Checked,
+        rules: WriteRules,
+        account: &str,
+    ) -> Result<(String, String), ServiceError> {
+        let hash_key = record.explicit_hash_key.unwrap_or_else(|| hash_partition_key(&record.partition_key));
+        let number = self.route(hash_key);
+        let size = record.size();
+        let horizon = if rules.retention { self.horizon(now) } else { None };
+        let shard = &mut self.shards[number];
+        let quotas = &mut shard.quotas;
+        let allowed = (!rules.records || quotas.write_records.holds(now, 1))
+            && (!rules.bytes || quotas.write_bytes.holds(now, size));
+        if !allowed {
+            return Err(rate_exceeded(&shard_id(number), &self.name, account));
+        }
+        if rules.records {
+            quotas.write_records.take(now, 1);
+        }
+        if rules.bytes {
+            quotas.write_bytes.take(now, size);
+        }
+        let ordinal = self.sequences.allocate();
+        let Checked { partition_key, explicit_hash_key, data } = record;
+        shard.records.push_back(Stored { ordinal, partition_key, explicit_hash_key, data, arrived: now });
+        if let Some(horizon) = horizon {
+            shard.trim(horizon);
+        }
+        Ok((self.sequences.render(ordinal, number), shard_id(number)))
+    }
+}
+
+/// Checks one record. `place` counts from one and is absent for a call with a single record.
+fn check(entry: PutEntry, place: Option<usize>, most: u64) -> Result<Checked, ServiceError> {
+    let member = |name: &str| match place {
+        Some(place) => format!("records.{place}.member.{name}"),
+        None => name.to_owned(),
+    };
+    let data = entry.data.ok_or_else(|| ServiceError::missing(&member("data")))?.0;
+    let key = entry.partition_key.ok_or_else(|| ServiceError::missing(&member("partitionKey")))?;
+    if key.is_empty() {
+        return Err(ServiceError::constraint(
+            "''",
+            &member("partitionKey"),
+            "have length greater than or equal to 1",
+        ));
+    }
+    if key.chars().count() > limits::PARTITION_KEY_CHARS {
+        // Partition keys are the caller's data: the message shows none of it.
+        return Err(ServiceError::constraint(
+            "of too many characters",
+            &member("partitionKey"),
+            &format!("have length less than or equal to {}", limits::PARTITION_KEY_CHARS),
+        ));
+    }
+    let explicit_hash_key = match entry.explicit_hash_key.as_deref() {
+        None => None,
+        Some(text) => Some(parse_hash_key(text).ok_or_else(|| {
+            ServiceError::invalid_argument(format!(
+                "Invalid ExplicitHashKey. ExplicitHashKey must be in the range: [0, 2^128-1]. Specified value was \
+                 {text}"
+            ))
+        })?),
+    };
+    let record = Checked { partition_key: key.into(), explicit_hash_key, data };
+    if record.size() > most {
+        return Err(ServiceError::constraint(
+            &format!("of {} bytes with its partition key", record.size()),
+            &member("data"),
+            &format!("have length less than or equal to {most}"),
+        ));
+    }
+    Ok(record)
+}

@@ -1,0 +1,39 @@
+//! `test`: everything that Rust alone can check.
+
+use anyhow::{Result, bail};
+
+use crate::workspace::Workspace;
+use crate::{
+    annotations, args, cargo_test, check_deps, docs, lint, machine, process, requirements, services, tidy,
+};
+
+pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
+    args::none(args)?;
+    let root = workspace.root();
+    // First what fails fast: the machine, then what needs no build.
+    machine::components(root)?;
+    machine::ensure(&[&machine::C_COMPILER, &machine::POSTGRES])?;
+    lint::format(workspace, lint::Mode::Check)?;
+    tidy::check(workspace)?;
+    requirements::check(workspace)?;
+    docs::check(workspace)?;
+    check_deps::check(workspace)?;
+    lint::clippy(workspace, lint::Mode::Check)?;
+    process::run(
+        process::cargo(root)
+            .args(["doc", "--workspace", "--no-deps", "--locked"])
+            .env("RUSTDOCFLAGS", "-D warnings"),
+    )?;
+    let totals =
+        cargo_test::run(process::cargo(root).args(["test", "--workspace", "--locked", "--no-fail-fast"]))?;
+
+    let plan = services::plan(&annotations::tests(workspace)?);
+    if !plan.faults.is_empty() {
+        bail!("tests that no stage runs:\n  {}", plan.faults.join("\n  "));
+    }
+    if !plan.peers.is_empty() {
+        println!("left to `cargo xtask peers`: {}", plan.peers.join(", "));
+    }
+    totals.show();
+    Ok(())
+}

@@ -1,6 +1,7 @@
 //! Running `cargo test` and adding up its result lines.
 
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
@@ -38,6 +39,14 @@ impl Totals {
             }
         }
     }
+}
+
+/// `cargo test` of the whole workspace with all features: the one selection of all stages, so that each
+/// finds what the one before it has built.
+pub(crate) fn everything(root: &Path) -> Command {
+    let mut cargo = process::cargo(root);
+    cargo.args(["test", "--workspace", "--all-features", "--locked", "--no-fail-fast"]);
+    cargo
 }
 
 /// Runs the command, passing its output on; fails unless it succeeds and ran at least one test.

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::{Context as _, Result, bail};
-use serde_json::Value;
+use anyhow::{Result, bail};
 
 use crate::graph::{self, Member, TESTKIT};
 use crate::workspace::Workspace;
@@ -56,12 +55,15 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
 
 /// Fails with every fault of the dependencies.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
-    let metadata = workspace.metadata(true)?;
-    let members = graph::members(&workspace.metadata(false)?)?;
+    let members = graph::members(&workspace.metadata()?)?;
     let mut faults = graph::edge_faults(&members);
-    faults.extend(unused_features(&members, &metadata)?);
+    let features = ["--workspace", "--edges", "normal,build,dev"];
+    faults.extend(sdk_features(
+        &tree(workspace, "{p} [{f}]", &features)?,
+        &tree(workspace, "{p} [{f}]", &[&features[..], &["--all-features"]].concat())?,
+    ));
     let everything = ["--workspace", "--all-features", "--target", "all"];
-    faults.extend(forbidden(&tree(workspace, &everything)?));
+    faults.extend(forbidden(&brought(workspace, &everything)?));
     for member in members.iter().filter(|member| member.is_library()) {
         faults.extend(tree_faults(workspace, member)?);
     }
@@ -73,35 +75,31 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
-/// Features of members that a build of the whole workspace leaves off: nothing would compile or test them.
-fn unused_features(members: &[Member], metadata: &Value) -> Result<Vec<String>> {
-    let nodes = metadata["resolve"]["nodes"].as_array().context("`cargo metadata` resolves")?;
-    let mut faults = Vec::new();
-    for member in members {
-        // An id reads `path+file:///.../crates/kinesis-core#0.1.0`.
-        let place = format!("/{}#", member.name);
-        let node = nodes
-            .iter()
-            .find(|node| node["id"].as_str().is_some_and(|id| id.contains(&place)))
-            .with_context(|| format!("{} is resolved", member.name))?;
-        let on: BTreeSet<&str> =
-            node["features"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-        for feature in member.features.iter().filter(|feature| !on.contains(feature.as_str())) {
-            faults.push(format!(
-                "{}: no member turns on the feature `{feature}`, so no stage compiles it",
-                member.name
-            ));
-        }
-    }
-    Ok(faults)
+/// SDK crates whose features differ between a plain build of the workspace and one with all features.
+///
+/// The stages build with all features, people mostly without. A second feature set of the SDK costs minutes.
+fn sdk_features(plain: &str, all: &str) -> Vec<String> {
+    let sdk = |tree: &str| -> BTreeSet<String> {
+        let lines = tree.lines().filter(|line| line.starts_with("aws-"));
+        lines.map(|line| line.trim_end_matches(" (*)").to_owned()).collect()
+    };
+    sdk(all)
+        .difference(&sdk(plain))
+        .map(|line| format!("another feature set with all features: {line}"))
+        .collect()
 }
 
-/// The packages of a `cargo tree`, each as its name and version.
-fn tree(workspace: &Workspace, selection: &[&str]) -> Result<BTreeSet<(String, String)>> {
+/// The lines of a `cargo tree` in the format.
+fn tree(workspace: &Workspace, format: &str, selection: &[&str]) -> Result<String> {
     let mut cargo = process::cargo(workspace.root());
-    cargo.args(["tree", "--locked", "--edges", "normal,build", "--prefix", "none", "--format", "{p}"]);
-    cargo.args(selection);
-    Ok(packages(&process::capture(&mut cargo)?))
+    cargo.args(["tree", "--locked", "--prefix", "none", "--format", format]);
+    process::capture(cargo.args(selection))
+}
+
+/// The packages of a `cargo tree` without what only tests need, each as its name and version.
+fn brought(workspace: &Workspace, selection: &[&str]) -> Result<BTreeSet<(String, String)>> {
+    let edges = ["--edges", "normal,build"];
+    Ok(packages(&tree(workspace, "{p}", &[&edges, selection].concat())?))
 }
 
 /// Reads lines like `hyper v1.12.0 (*)`.
@@ -139,7 +137,7 @@ fn numbers(version: &str) -> Vec<u64> {
 fn tree_faults(workspace: &Workspace, member: &Member) -> Result<Vec<String>> {
     let name = member.name.as_str();
     let mut faults = Vec::new();
-    let by_default = tree(workspace, &["-p", name])?;
+    let by_default = brought(workspace, &["-p", name])?;
     for (_, never) in NEVER.iter().filter(|(crate_name, _)| *crate_name == name) {
         for bad in present(&by_default, never) {
             faults.push(format!("{name} depends on {bad} by default"));
@@ -149,12 +147,12 @@ fn tree_faults(workspace: &Workspace, member: &Member) -> Result<Vec<String>> {
     if name == TESTKIT {
         return Ok(faults);
     }
-    for bad in present(&tree(workspace, &["-p", name, "--no-default-features"])?, HTTP_AND_TLS) {
+    for bad in present(&brought(workspace, &["-p", name, "--no-default-features"])?, HTTP_AND_TLS) {
         faults.push(format!("{name} brings {bad} without default features"));
     }
     for feature in member.features.iter().filter(|feature| !HTTPS_FEATURES.contains(&feature.as_str())) {
         let selection = ["-p", name, "--no-default-features", "--features", feature];
-        for bad in present(&tree(workspace, &selection)?, HTTP_AND_TLS) {
+        for bad in present(&brought(workspace, &selection)?, HTTP_AND_TLS) {
             faults.push(format!("{name} brings {bad} with the feature `{feature}` alone"));
         }
     }
@@ -191,20 +189,11 @@ mod tests {
     }
 
     #[test]
-    fn a_feature_that_nobody_turns_on_is_a_fault() {
-        let member = Member {
-            name: "kinesis-core".to_owned(),
-            features: vec!["aws".to_owned(), "serde".to_owned()],
-            dependencies: Vec::new(),
-            binaries: Vec::new(),
-        };
-        let metadata = serde_json::json!({ "resolve": { "nodes": [
-            { "id": "path+file:///w/crates/kinesis-core#0.1.0", "features": ["aws"] }
-        ] } });
-        assert_eq!(
-            unused_features(&[member], &metadata).unwrap(),
-            ["kinesis-core: no member turns on the feature `serde`, so no stage compiles it"]
-        );
+    fn a_second_feature_set_of_the_sdk_is_a_fault() {
+        let plain = "aws-sdk-kinesis v1.0.0 [rt-tokio]\nkinesis-core v0.1.0 []\n";
+        let all = "aws-sdk-kinesis v1.0.0 [rt-tokio] (*)\naws-types v1.0.0 []\nkinesis-core v0.1.0 [aws]\n";
+        assert_eq!(sdk_features(plain, all), ["another feature set with all features: aws-types v1.0.0 []"]);
+        assert_eq!(sdk_features(all, all), Vec::<String>::new());
     }
 
     /// S-001: no Java bridge, and no second HTTP or TLS stack, is in the tree with any feature.
@@ -212,7 +201,7 @@ mod tests {
     fn the_workspace_has_one_native_stack() {
         let workspace = Workspace::here().unwrap();
         let everything = ["--workspace", "--all-features", "--target", "all"];
-        let packages = tree(&workspace, &everything).unwrap();
+        let packages = brought(&workspace, &everything).unwrap();
         assert!(present(&packages, &["hyper"]).contains(&"hyper"), "the tree was read");
         assert_eq!(forbidden(&packages), Vec::<String>::new());
     }

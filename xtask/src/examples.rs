@@ -29,7 +29,7 @@ const EXAMPLES: &[Example] = &[
 pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
     args::none(args)?;
     machine::ensure(&[&machine::C_COMPILER])?;
-    let members = graph::members(&workspace.metadata(false)?)?;
+    let members = graph::members(&workspace.metadata()?)?;
     let package =
         members.iter().find(|member| member.name == "examples").context("the package `examples` exists")?;
     for binary in &package.binaries {

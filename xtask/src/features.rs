@@ -14,7 +14,7 @@ const SDK: &str = "aws-sdk-kinesis";
 
 pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
     let all = args::flag(args, &["--all"])?.is_some();
-    let members = graph::members(&workspace.metadata(false)?)?;
+    let members = graph::members(&workspace.metadata()?)?;
     let mut left_out = Vec::new();
     for member in members.iter().filter(|member| member.is_library()) {
         for selection in selections(member) {

@@ -150,7 +150,7 @@ mod tests {
     /// D-01: the members depend on each other as drawn, one way only.
     #[test]
     fn the_workspace_follows_the_crate_graph() {
-        let metadata = Workspace::here().unwrap().metadata(false).unwrap();
+        let metadata = Workspace::here().unwrap().metadata().unwrap();
         let members = members(&metadata).unwrap();
         assert!(members.iter().any(|member| member.name == "kinesis-core"));
         assert_eq!(edge_faults(&members), Vec::<String>::new());

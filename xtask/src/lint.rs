@@ -40,7 +40,7 @@ pub(crate) fn format(workspace: &Workspace, mode: Mode) -> Result<()> {
 
 pub(crate) fn clippy(workspace: &Workspace, mode: Mode) -> Result<()> {
     let mut cargo = process::cargo(workspace.root());
-    cargo.args(["clippy", "--workspace", "--all-targets", "--locked"]);
+    cargo.args(["clippy", "--workspace", "--all-features", "--all-targets", "--locked"]);
     if mode == Mode::Fix {
         cargo.args(["--fix", "--allow-dirty", "--allow-staged"]);
     }

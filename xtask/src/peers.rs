@@ -53,10 +53,8 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
             (endpoint, Some(server))
         }
     };
-    let mut cargo = process::cargo(workspace.root());
-    // The whole workspace is selected so that the features, and so the builds, are those of `test`.
-    cargo.args(["test", "--workspace", "--locked", "--no-fail-fast", "--test", "peers*"]);
-    cargo.args(["--", "--ignored"]);
+    let mut cargo = cargo_test::everything(workspace.root());
+    cargo.args(["--test", "peers*", "--", "--ignored"]);
     cargo.env(ENDPOINT, endpoint);
     cargo.env("PEERS_PYTHON", folder.join("venv/bin/python"));
     let totals = cargo_test::run(direct_loopback(&mut cargo))?;

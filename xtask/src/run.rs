@@ -15,7 +15,13 @@ const SUITES: &[(&str, &[&str])] = &[
 
 pub(crate) fn build(workspace: &Workspace, args: &[String]) -> Result<()> {
     args::none(args)?;
-    process::run(process::cargo(workspace.root()).args(["build", "--workspace", "--all-targets", "--locked"]))
+    process::run(process::cargo(workspace.root()).args([
+        "build",
+        "--workspace",
+        "--all-features",
+        "--all-targets",
+        "--locked",
+    ]))
 }
 
 pub(crate) fn emulator(workspace: &Workspace, args: &[String]) -> Result<()> {
@@ -95,7 +101,7 @@ mod tests {
             serde_json::from_value(input["options"].clone()).unwrap()
         };
         assert_eq!(options("crate"), workspace.crates().unwrap());
-        let members = graph::members(&workspace.metadata(false).unwrap()).unwrap();
+        let members = graph::members(&workspace.metadata().unwrap()).unwrap();
         let examples = members.iter().find(|member| member.name == "examples").unwrap();
         assert_eq!(options("example"), examples.binaries);
         let names: Vec<&str> = launch["configurations"]

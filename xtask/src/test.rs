@@ -21,11 +21,10 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
     lint::clippy(workspace, lint::Mode::Check)?;
     process::run(
         process::cargo(root)
-            .args(["doc", "--workspace", "--no-deps", "--locked"])
+            .args(["doc", "--workspace", "--all-features", "--no-deps", "--locked"])
             .env("RUSTDOCFLAGS", "-D warnings"),
     )?;
-    let totals =
-        cargo_test::run(process::cargo(root).args(["test", "--workspace", "--locked", "--no-fail-fast"]))?;
+    let totals = cargo_test::run(&mut cargo_test::everything(root))?;
 
     let plan = services::plan(&annotations::tests(workspace)?);
     if !plan.faults.is_empty() {

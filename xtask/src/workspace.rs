@@ -65,19 +65,16 @@ impl Workspace {
         Ok(names)
     }
 
-    /// `cargo metadata`, with or without the resolved dependencies.
-    pub(crate) fn metadata(&self, resolved: bool) -> Result<Value> {
+    /// `cargo metadata` of the members alone.
+    pub(crate) fn metadata(&self) -> Result<Value> {
         let mut cargo = process::cargo(&self.root);
-        cargo.args(["metadata", "--format-version", "1", "--locked"]);
-        if !resolved {
-            cargo.arg("--no-deps");
-        }
+        cargo.args(["metadata", "--format-version", "1", "--locked", "--no-deps"]);
         serde_json::from_str(&process::capture(&mut cargo)?).context("parsing the output of `cargo metadata`")
     }
 
     /// The target folder that cargo uses.
     pub(crate) fn target(&self) -> Result<PathBuf> {
-        let metadata = self.metadata(false)?;
+        let metadata = self.metadata()?;
         let folder =
             metadata["target_directory"].as_str().context("`cargo metadata` names the target folder")?;
         Ok(PathBuf::from(folder))

@@ -1,49 +1,48 @@
 //! `deny`: licences, sources, bans and duplicates, by cargo-deny with `deny.toml`.
 
-use std::path::Path;
-use std::process::Command;
-
 use anyhow::{Context as _, Result};
 
 use crate::workspace::Workspace;
 use crate::{args, process};
 
-/// The release that this task installs where none is found.
+/// The release that this task installs where none is found, and the oldest that reads `deny.toml`.
 const VERSION: &str = "0.19.0";
 
 pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
     args::none(args)?;
-    let tools = workspace.target()?.join("tools");
-    let program = ensure_installed(workspace, &tools)?;
+    ensure_installed(workspace)?;
     // The advisory database is a git repository of its own, so advisories are not part of this.
-    process::run(
-        Command::new(program)
-            .args(["--locked", "--all-features", "check", "bans", "licenses", "sources"])
-            .current_dir(workspace.root()),
-    )
+    process::run(process::cargo(workspace.root()).args([
+        "deny",
+        "--locked",
+        "--all-features",
+        "check",
+        "bans",
+        "licenses",
+        "sources",
+    ]))
 }
 
-/// The program to call: the one on the PATH when it is of this release, else one below `tools`.
-fn ensure_installed(workspace: &Workspace, tools: &Path) -> Result<std::path::PathBuf> {
-    let own = tools.join("bin").join("cargo-deny");
-    for program in [Path::new("cargo-deny"), &own] {
-        let version = process::capture(Command::new(program).arg("--version"));
-        if version.is_ok_and(|version| is_current(&version)) {
-            return Ok(program.to_path_buf());
-        }
+/// Installs cargo-deny where cargo keeps its programs, so that every clone on the machine finds it.
+fn ensure_installed(workspace: &Workspace) -> Result<()> {
+    let answer = process::capture(process::cargo(workspace.root()).args(["deny", "--version"]));
+    if answer.is_ok_and(|answer| is_recent(&answer)) {
+        return Ok(());
     }
+    // A debug build takes a fraction of the time of a release build and checks in a second.
     process::run(
         process::cargo(workspace.root())
-            .args(["install", "cargo-deny", "--locked", "--version", VERSION, "--root"])
-            .arg(tools),
+            .args(["install", "cargo-deny", "--locked", "--debug", "--force", "--version", VERSION])
+            .env("CARGO_PROFILE_DEV_DEBUG", "0"),
     )
-    .context("installing cargo-deny")?;
-    Ok(own)
+    .context("installing cargo-deny")
 }
 
-/// Whether the answer to `--version` is the release named here.
-fn is_current(answer: &str) -> bool {
-    answer.split_whitespace().last() == Some(VERSION)
+/// Whether the answer to `--version` is the release named here or a later one.
+fn is_recent(answer: &str) -> bool {
+    let numbers =
+        |version: &str| -> Vec<u32> { version.split('.').map_while(|part| part.parse().ok()).collect() };
+    answer.split_whitespace().last().is_some_and(|version| numbers(version) >= numbers(VERSION))
 }
 
 #[cfg(test)]
@@ -51,10 +50,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_named_release_is_taken() {
-        assert!(is_current(&format!("cargo-deny {VERSION}\n")));
-        assert!(!is_current("cargo-deny 0.14.2\n"));
-        assert!(!is_current(""));
+    fn an_old_release_is_replaced() {
+        assert!(is_recent(&format!("cargo-deny {VERSION}\n")));
+        assert!(is_recent("cargo-deny 0.20.2\n"));
+        assert!(!is_recent("cargo-deny 0.14.2\n"));
+        assert!(!is_recent(""));
     }
 
     /// D-05, S-241: the licences that dependencies may have are listed, copyleft and unknown sources are not among them.

@@ -22,6 +22,13 @@ pub(crate) struct Need {
 pub(crate) const C_COMPILER: Need =
     Need { what: "a C compiler (cc)", found: || answers("cc", "--version"), packages: &["build-essential"] };
 
+/// The formats' own command-line tools.
+pub(crate) const COMPRESSORS: Need = Need {
+    what: "the tools gzip, lz4 and zstd",
+    found: || ["gzip", "lz4", "zstd"].iter().all(|tool| answers(tool, "--version")),
+    packages: &["gzip", "lz4", "zstd"],
+};
+
 pub(crate) const NODE: Need = Need {
     what: "Node.js with npm",
     found: || answers("node", "--version") && answers("npm", "--version"),

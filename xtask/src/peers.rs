@@ -1,7 +1,8 @@
 //! `peers`: the tests against servers and clients that were not written here.
 //!
-//! Everything is installed below `target/peers` from pinned lists in `xtask/peers`. The tests are the
-//! ignored ones of the test targets named `peers*`. They find their peers in the environment:
+//! Everything is installed below `target/peers` from pinned lists in `xtask/peers`, command-line tools from
+//! the system's packages. The tests are those that are ignored because they need peers. They find these on
+//! the PATH and in the environment:
 //!
 //! - `KINESIS_LOCAL_ENDPOINT`: the plain HTTP endpoint of npm's `kinesis-local`. When it is set before the
 //!   task starts, that server is used and none is started.
@@ -39,7 +40,7 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
     if plan.peers.is_empty() {
         bail!("no test needs peers");
     }
-    machine::ensure(&[&machine::C_COMPILER, &machine::NODE, &machine::PYTHON])?;
+    machine::ensure(&[&machine::C_COMPILER, &machine::COMPRESSORS, &machine::NODE, &machine::PYTHON])?;
     let folder = workspace.target()?.join("peers");
     fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
     install_node_packages(workspace, &folder)?;
@@ -54,12 +55,15 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
         }
     };
     let mut cargo = cargo_test::everything(workspace.root());
-    cargo.args(["--test", "peers*", "--", "--ignored"]);
+    for target in plan.peers.keys() {
+        cargo.args(["--test", target]);
+    }
+    cargo.args(["--", "--ignored"]);
     cargo.env(ENDPOINT, endpoint);
     cargo.env("PEERS_PYTHON", folder.join("venv/bin/python"));
     let totals = cargo_test::run(direct_loopback(&mut cargo))?;
     totals.show();
-    let planned = plan.peers.len();
+    let planned: usize = plan.peers.values().map(Vec::len).sum();
     if totals.passed != planned as u64 {
         bail!("{planned} tests need peers but {} ran", totals.passed);
     }

@@ -3,25 +3,28 @@
 //! A test that needs a service is `#[ignore = "needs X"]`, so that a plain `cargo test` runs anywhere and
 //! names what it left out.
 
+use std::collections::BTreeMap;
+
 use crate::annotations::Test;
 
 /// Where the tests of a service run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// `cargo xtask peers`, in test targets whose names begin with `peers`.
+    /// `cargo xtask peers`.
     Peers,
     /// Nowhere yet: no task starts the service, so a test that needs it is an error.
     Unavailable,
 }
 
-/// Every service that a test may name.
+/// Every service that a test may name. More words may follow the name in parentheses.
 const SERVICES: &[(&str, Stage)] =
     &[("dynamodb", Stage::Unavailable), ("peers", Stage::Peers), ("postgres", Stage::Unavailable)];
 
 /// The ignored tests by stage, and those that no stage would run.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Plan {
-    pub(crate) peers: Vec<String>,
+    /// The names of the tests of `cargo xtask peers`, by test target.
+    pub(crate) peers: BTreeMap<String, Vec<String>>,
     pub(crate) faults: Vec<String>,
 }
 
@@ -31,25 +34,29 @@ pub(crate) fn plan(tests: &[Test]) -> Plan {
     for test in tests {
         let Some(reason) = &test.ignored else { continue };
         let place = format!("{}:{}: `{}`", test.file, test.line, test.name);
-        let Some((service, stage)) = reason
-            .strip_prefix("needs ")
-            .and_then(|name| SERVICES.iter().find(|(service, _)| *service == name))
-        else {
+        let Some((service, stage)) = service(reason) else {
             plan.faults.push(format!("{place} is ignored; say `#[ignore = \"needs {}\"]`", known()));
             continue;
         };
-        match stage {
-            Stage::Peers if in_peers_target(&test.file) => plan.peers.push(test.name.clone()),
-            Stage::Peers => {
-                plan.faults.push(format!("{place} needs peers but its test target is not named `peers*`"))
+        match (stage, target(&test.file)) {
+            (Stage::Peers, Some(target)) => {
+                plan.peers.entry(target.to_owned()).or_default().push(test.name.clone());
             }
-            Stage::Unavailable => {
-                plan.faults.push(format!("{place} needs {service}, which no stage starts yet"))
+            (Stage::Peers, None) => {
+                plan.faults.push(format!("{place} needs {service}, so it belongs below `tests`"));
+            }
+            (Stage::Unavailable, _) => {
+                plan.faults.push(format!("{place} needs {service}, which no stage starts yet"));
             }
         }
     }
-    plan.peers.sort();
     plan
+}
+
+/// The service that the reason of `#[ignore]` names.
+fn service(reason: &str) -> Option<(&'static str, Stage)> {
+    let name = reason.strip_prefix("needs ")?.split(" (").next()?;
+    SERVICES.iter().find(|(service, _)| *service == name).copied()
 }
 
 fn known() -> String {
@@ -57,9 +64,10 @@ fn known() -> String {
     names.join("|")
 }
 
-/// `.../tests/peers.rs`, `.../tests/peers_http.rs` or a module of such a target.
-fn in_peers_target(file: &str) -> bool {
-    file.split_once("/tests/").is_some_and(|(_, target)| target.starts_with("peers"))
+/// The test target of a file: `a` of `.../tests/a.rs` and of `.../tests/a/b.rs`.
+fn target(file: &str) -> Option<&str> {
+    let (_, path) = file.split_once("/tests/")?;
+    path.split('/').next().map(|name| name.trim_end_matches(".rs"))
 }
 
 #[cfg(test)]
@@ -79,31 +87,45 @@ mod tests {
     /// S-231, S-232: every test that needs a service is ignored by plain `cargo test` with a reason that names it.
     #[test]
     fn ignored_tests_name_a_known_service() {
-        let peers = "crates/a/tests/peers_http.rs";
-        let planned = plan(&[test("a.rs", None), test(peers, Some("needs peers"))]);
-        assert_eq!(planned.peers, ["t"]);
+        let planned = plan(&[
+            test("a.rs", None),
+            test("crates/a/tests/http.rs", Some("needs peers")),
+            test("crates/a/tests/tools/gzip.rs", Some("needs peers (the gzip tool)")),
+        ]);
+        let one = || vec!["t".to_owned()];
+        assert_eq!(planned.peers, [("http".to_owned(), one()), ("tools".to_owned(), one())].into());
         assert_eq!(planned.faults, Vec::<String>::new());
     }
 
     #[test]
     fn a_test_that_no_stage_runs_is_a_fault() {
         let planned = plan(&[
-            test("crates/a/tests/peers.rs", Some("")),
-            test("crates/a/tests/peers.rs", Some("needs redis")),
-            test("crates/a/tests/peers.rs", Some("needs postgres")),
-            test("crates/a/tests/other.rs", Some("needs peers")),
+            test("crates/a/tests/b.rs", Some("")),
+            test("crates/a/tests/b.rs", Some("needs redis")),
+            test("crates/a/tests/b.rs", Some("needs postgres")),
+            test("crates/a/src/b.rs", Some("needs peers")),
         ]);
-        assert_eq!(planned.peers, Vec::<String>::new());
-        let place = "crates/a/tests/peers.rs:3: `t`";
+        assert_eq!(planned.peers, BTreeMap::new());
+        let place = "crates/a/tests/b.rs:3: `t`";
         assert_eq!(
             planned.faults,
             [
                 format!("{place} is ignored; say `#[ignore = \"needs dynamodb|peers|postgres\"]`"),
                 format!("{place} is ignored; say `#[ignore = \"needs dynamodb|peers|postgres\"]`"),
                 format!("{place} needs postgres, which no stage starts yet"),
-                "crates/a/tests/other.rs:3: `t` needs peers but its test target is not named `peers*`"
-                    .to_owned(),
+                "crates/a/src/b.rs:3: `t` needs peers, so it belongs below `tests`".to_owned(),
             ]
         );
+    }
+
+    /// S-231: no test of the workspace is ignored without a stage that runs it.
+    #[test]
+    fn every_ignored_test_of_the_workspace_has_a_stage() {
+        let workspace = crate::workspace::Workspace::here().unwrap();
+        let tests = crate::annotations::tests(&workspace).unwrap();
+        let planned = plan(&tests);
+        assert_eq!(planned.faults, Vec::<String>::new());
+        let ignored = tests.iter().filter(|test| test.ignored.is_some()).count();
+        assert_eq!(planned.peers.values().map(Vec::len).sum::<usize>(), ignored);
     }
 }

@@ -265,4 +265,16 @@ mod tests {
         assert!(is_test_file("crates/a/tests/c.rs"));
         assert!(!is_test_file("crates/a/src/latests.rs"));
     }
+
+    #[test]
+    fn every_file_of_the_workspace_is_read_with_balanced_braces() {
+        let workspace = crate::workspace::Workspace::here().unwrap();
+        for file in workspace.rust_files().unwrap() {
+            let lines = scan(&workspace.read(&file).unwrap());
+            let count =
+                |brace: char| lines.iter().map(|line| line.code.matches(brace).count()).sum::<usize>();
+            assert_eq!(count('{'), count('}'), "{file}");
+            assert_eq!(count('('), count(')'), "{file}");
+        }
+    }
 }

@@ -30,8 +30,8 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
     if !plan.faults.is_empty() {
         bail!("tests that no stage runs:\n  {}", plan.faults.join("\n  "));
     }
-    if !plan.peers.is_empty() {
-        println!("left to `cargo xtask peers`: {}", plan.peers.join(", "));
+    for (target, names) in &plan.peers {
+        println!("left to `cargo xtask peers`: {target}: {}", names.join(", "));
     }
     totals.show();
     Ok(())

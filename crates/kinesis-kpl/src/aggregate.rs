@@ -153,7 +153,12 @@ impl<'a> Iterator for Records<'a> {
             self.at += 1;
             if !entry.is_removed() {
                 self.left -= 1;
-                return Some(RecordView { bytes: self.bytes, index: self.index, entry: *entry, position: self.at - 1 });
+                return Some(RecordView {
+                    bytes: self.bytes,
+                    index: self.index,
+                    entry: *entry,
+                    position: self.at - 1,
+                });
             }
         }
     }

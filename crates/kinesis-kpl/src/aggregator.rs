@@ -188,8 +188,14 @@ impl Aggregator {
         Plan { key, hash, tags_len, record_len, growth }
     }
 
-    fn admit(&mut self, record: &RecordRef<'_>, plan: &Plan, hash_text: Option<&[u8]>) -> Result<(), Refusal> {
-        let key_len = if self.count == 0 { self.outer_key_len(record.partition_key.len()) } else { self.key_len() };
+    fn admit(
+        &mut self,
+        record: &RecordRef<'_>,
+        plan: &Plan,
+        hash_text: Option<&[u8]>,
+    ) -> Result<(), Refusal> {
+        let key_len =
+            if self.count == 0 { self.outer_key_len(record.partition_key.len()) } else { self.key_len() };
         if self.framed_len() + plan.growth + key_len > self.config.max_bytes {
             let alone = self.alone_len(record, plan.tags_len, hash_text);
             return Err(if alone > self.config.max_bytes { Refusal::SendAlone } else { Refusal::Full });
@@ -289,7 +295,8 @@ impl Aggregator {
             }
             OuterKey::Kpl | OuterKey::First => (first_key, self.first.explicit_hash_key),
         };
-        let packed = Packed { data, partition_key, explicit_hash_key, records: self.count, framed: !unframed };
+        let packed =
+            Packed { data, partition_key, explicit_hash_key, records: self.count, framed: !unframed };
         self.clear();
         Some(packed)
     }
@@ -461,7 +468,9 @@ mod tests {
     #[test]
     fn hash_keys_are_written_in_decimal() {
         let group = 10_u128.pow(19);
-        for key in [0, 1, 9, 10, group - 1, group, group + 1, group * 5, group * group - 1, group * group, u128::MAX] {
+        for key in
+            [0, 1, 9, 10, group - 1, group, group + 1, group * 5, group * group - 1, group * group, u128::MAX]
+        {
             let mut buffer = [0; HASH_KEY_DIGITS];
             let text = decimal(HashKey::new(key), &mut buffer);
             assert_eq!(std::str::from_utf8(text).unwrap(), key.to_string());

@@ -80,7 +80,11 @@ pub enum KeyMode {
 /// # Ok::<(), kinesis_kpl::InvalidConfig>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default, deny_unknown_fields))]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(default, deny_unknown_fields)
+)]
 #[non_exhaustive]
 pub struct AggregatorConfig {
     /// The size limit in bytes, from [`MIN_BYTES_LIMIT`] to [`MAX_BYTES_LIMIT`]; default [`DEFAULT_MAX_BYTES`].

@@ -217,7 +217,8 @@ impl<'a> Reader<'a> {
 
     #[cold]
     fn tag(&mut self, mut cursor: Cursor<'a>) -> Result<(), Reason> {
-        let mut tag = TagEntry { record: self.index.records.len() as u32, key: Span::NONE, value: Span::NONE };
+        let mut tag =
+            TagEntry { record: self.index.records.len() as u32, key: Span::NONE, value: Span::NONE };
         while !cursor.is_done() {
             let key = cursor.varint()?;
             if key == u64::from(wire::TAG_KEY) {

@@ -54,7 +54,11 @@ impl KeyTable {
     /// Where `text` is or would go.
     #[inline]
     pub(crate) fn find(&self, text: &[u8]) -> Slot {
-        if self.entries.get(self.last as usize).is_some_and(|entry| &self.encoded[entry.start..entry.end] == text) {
+        if self
+            .entries
+            .get(self.last as usize)
+            .is_some_and(|entry| &self.encoded[entry.start..entry.end] == text)
+        {
             return Slot::Known(self.last);
         }
         let found = self.lookup.find(self.hasher.hash_one(text), |&at| self.text(at) == text);

@@ -26,7 +26,9 @@ pub use config::{
     AggregatorConfig, DEFAULT_MAX_BYTES, DEFAULT_MAX_RECORDS, InvalidConfig, KeyMode, Lone, MAX_BYTES_LIMIT,
     MIN_BYTES_LIMIT, OuterKey, SizeRule,
 };
-pub use deaggregate::{Checksum, Deaggregated, Deaggregator, InvalidAggregate, Strictness, deaggregate, is_aggregated};
+pub use deaggregate::{
+    Checksum, Deaggregated, Deaggregator, InvalidAggregate, Strictness, deaggregate, is_aggregated,
+};
 pub use filter::{FilterReport, RangeFilter};
 pub use hash::{effective_hash_key, hash_key};
 pub use keys::{PartitionKeyMismatch, check_same_key, group_by_key};

@@ -116,9 +116,13 @@ mod tests {
 
     #[test]
     fn both_ends_of_a_range_are_found_and_gaps_are_not() {
-        let map = ShardMap::new([(range(20, 29), 'b'), (range(0, 9), 'a'), (range(30, u128::MAX), 'c')]).unwrap();
+        let map =
+            ShardMap::new([(range(20, 29), 'b'), (range(0, 9), 'a'), (range(30, u128::MAX), 'c')]).unwrap();
         let at = |key| map.lookup(HashKey::new(key)).map(|(_, shard)| *shard);
-        assert_eq!([0, 9, 10, 19, 20, 29, 30].map(at), [Some('a'), Some('a'), None, None, Some('b'), Some('b'), Some('c')]);
+        assert_eq!(
+            [0, 9, 10, 19, 20, 29, 30].map(at),
+            [Some('a'), Some('a'), None, None, Some('b'), Some('b'), Some('c')]
+        );
         assert_eq!(at(u128::MAX), Some('c'));
         assert!(!map.is_complete());
         assert_eq!(map.iter().map(|(_, shard)| *shard).collect::<String>(), "abc");

@@ -1,4 +1,5 @@
 //! The counters, the log of calls and the clocks.
+#![allow(clippy::unwrap_used)] // helpers of tests may panic like tests
 
 mod support;
 

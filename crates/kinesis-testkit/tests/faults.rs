@@ -1,4 +1,5 @@
 //! Scripted faults, as the SDK's client meets them.
+#![allow(clippy::unwrap_used)] // helpers of tests may panic like tests
 
 mod support;
 

@@ -1,4 +1,5 @@
 //! The service through the official SDK's client, in process and under virtual time.
+#![allow(clippy::unwrap_used)] // helpers of tests may panic like tests
 
 use aws_sdk_kinesis::primitives::Blob;
 use aws_sdk_kinesis::types::{PutRecordsRequestEntry, ShardIteratorType};

@@ -1,4 +1,5 @@
 //! The HTTP front over real sockets: the SDK's own transport, HTTP/2 with prior knowledge, and bad requests.
+#![allow(clippy::unwrap_used)] // helpers of tests may panic like tests
 
 mod support;
 

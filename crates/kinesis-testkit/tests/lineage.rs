@@ -1,5 +1,6 @@
 //! Random programs of puts, splits, merges and scalings: the open shards cover every hash key exactly once, and every
 //! record is read exactly once by a reader that follows the lineage, in the order of its key's writes.
+#![allow(clippy::unwrap_used)] // helpers of tests may panic like tests
 
 mod support;
 

@@ -1,4 +1,5 @@
 //! ListShards: pages, filters and the shards that are no longer listed.
+#![allow(clippy::unwrap_used)] // helpers of tests may panic like tests
 
 mod support;
 

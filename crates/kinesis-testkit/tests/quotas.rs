@@ -1,4 +1,5 @@
 //! Every throughput rule bites while it is on and does not while it is off.
+#![allow(clippy::unwrap_used)] // helpers of tests may panic like tests
 
 mod support;
 

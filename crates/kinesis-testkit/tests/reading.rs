@@ -1,4 +1,5 @@
 //! GetShardIterator and GetRecords: positions, pages, lag and the end of a shard.
+#![allow(clippy::unwrap_used)] // helpers of tests may panic like tests
 
 mod support;
 

@@ -1,4 +1,5 @@
 //! SplitShard, MergeShards and UpdateShardCount.
+#![allow(clippy::unwrap_used)] // helpers of tests may panic like tests
 
 mod support;
 

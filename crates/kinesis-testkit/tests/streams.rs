@@ -1,4 +1,5 @@
 //! Streams come, go and change their settings.
+#![allow(clippy::unwrap_used)] // helpers of tests may panic like tests
 
 mod support;
 

@@ -1,4 +1,5 @@
 //! PutRecord and PutRecords: routing, sequence numbers and limits of size.
+#![allow(clippy::unwrap_used)] // helpers of tests may panic like tests
 
 mod support;
 

@@ -1,5 +1,5 @@
 //! Helpers that several test files share.
-#![allow(dead_code, unreachable_pub)]
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
 use std::fmt::Debug;
 
@@ -20,9 +20,8 @@ pub const SHARD_3: &str = "shardId-000000000003";
 pub fn code<T, E>(result: Result<T, SdkError<E>>) -> String
 where
     E: ProvideErrorMetadata + Debug,
-    T: Debug,
 {
-    let error = result.err().expect("the call should have been refused");
+    let error = result.map(drop).expect_err("the call should have been refused");
     error.as_service_error().and_then(|error| error.code()).expect("an error of the service").to_owned()
 }
 
@@ -32,7 +31,7 @@ pub fn message<T, E>(result: Result<T, SdkError<E>>) -> String
 where
     E: ProvideErrorMetadata + Debug,
 {
-    let error = result.err().expect("the call should have been refused");
+    let error = result.map(drop).expect_err("the call should have been refused");
     error.as_service_error().and_then(|error| error.message()).expect("an error of the service").to_owned()
 }
 

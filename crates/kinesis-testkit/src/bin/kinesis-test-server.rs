@@ -1,0 +1,138 @@
+//! A stand-alone test server: prints `listening on http://...` when it is ready and runs until it is interrupted.
+
+use std::io::{self, Write as _};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::ExitCode;
+
+use kinesis_testkit::{Builder, Rule, TestClock, TestKinesis};
+use tokio::signal::unix::{SignalKind, signal};
+
+const USAGE: &str = "\
+usage: kinesis-test-server [OPTIONS]
+
+  --port N             port on 127.0.0.1 to listen on; 0 takes a free one (default 4567)
+  --region NAME        region of the ARNs (default us-east-1)
+  --account-id ID      account of the ARNs (default 123456789012)
+  --seed N             seed of the sequence numbers (default 0)
+  --stream NAME:N      makes an active stream of N shards; may be given again
+  --without RULE       switches a rule of the service off; may be given again
+  --help               prints this text
+";
+
+/// The port if none is given.
+const DEFAULT_PORT: u16 = 4567;
+
+#[derive(Debug)]
+struct Options {
+    port: u16,
+    builder: Builder,
+    streams: Vec<(String, usize)>,
+}
+
+/// What the command line asks for.
+#[derive(Debug)]
+enum Command {
+    Help,
+    Serve(Options),
+}
+
+fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Command, String> {
+    let mut options = Options { port: DEFAULT_PORT, builder: TestKinesis::builder(), streams: Vec::new() };
+    let mut arguments = arguments.into_iter();
+    while let Some(name) = arguments.next() {
+        if name == "--help" || name == "-h" {
+            return Ok(Command::Help);
+        }
+        let mut value = || arguments.next().ok_or_else(|| format!("{name} needs a value"));
+        match name.as_str() {
+            "--port" => options.port = number(&name, &value()?)?,
+            "--region" => options.builder = options.builder.region(value()?),
+            "--account-id" => options.builder = options.builder.account_id(value()?),
+            "--seed" => options.builder = options.builder.seed(number(&name, &value()?)?),
+            "--stream" => {
+                let value = value()?;
+                let (stream, shards) = value.rsplit_once(':').ok_or("--stream wants NAME:SHARDS")?;
+                options.streams.push((stream.to_owned(), number(&name, shards)?));
+            }
+            "--without" => {
+                let rule: Rule = value()?.parse().map_err(|error| {
+                    let rules = Rule::ALL.map(Rule::name).join(", ");
+                    format!("--without: {error}; the rules are {rules}")
+                })?;
+                options.builder = options.builder.without(rule);
+            }
+            _ => return Err(format!("{name} is no option")),
+        }
+    }
+    Ok(Command::Serve(options))
+}
+
+fn number<T: std::str::FromStr>(name: &str, value: &str) -> Result<T, String> {
+    value.parse().map_err(|_| format!("{name}: {value:?} is not a number in its range"))
+}
+
+async fn serve(options: Options) -> Result<(), Box<dyn std::error::Error>> {
+    let kinesis = options.builder.clock(TestClock::system()).build();
+    for (name, shards) in &options.streams {
+        kinesis.create_stream(name, *shards)?;
+    }
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let server = kinesis.serve(SocketAddr::from((Ipv4Addr::LOCALHOST, options.port))).await?;
+    writeln!(io::stdout(), "listening on {}", server.url())?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    server.shutdown().await;
+    Ok(())
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let (text, code) = match parse(std::env::args().skip(1)) {
+        Ok(Command::Help) => {
+            // A reader that is gone needs no usage.
+            let _ = io::stdout().write_all(USAGE.as_bytes());
+            return ExitCode::SUCCESS;
+        }
+        Ok(Command::Serve(options)) => match serve(options).await {
+            Ok(()) => return ExitCode::SUCCESS,
+            Err(error) => (error.to_string(), ExitCode::FAILURE),
+        },
+        Err(text) => (format!("{text}\n\n{USAGE}"), ExitCode::from(2)),
+    };
+    let _ = writeln!(io::stderr(), "kinesis-test-server: {text}");
+    code
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse_words(line: &str) -> Result<Command, String> {
+        parse(line.split_whitespace().map(str::to_owned))
+    }
+
+    #[test]
+    fn options_are_read() {
+        let line = "--port 9 --stream a:2 --stream b:c:3 --without read-call-rate --seed 4";
+        let Ok(Command::Serve(options)) = parse_words(line) else { panic!("a valid line") };
+        assert_eq!(options.port, 9);
+        assert_eq!(options.streams, [("a".to_owned(), 2), ("b:c".to_owned(), 3)]);
+    }
+
+    #[test]
+    fn mistakes_name_the_option() {
+        for (line, message) in [
+            ("--port", "--port needs a value"),
+            ("--port 70000", "--port: \"70000\" is not a number in its range"),
+            ("--port -1", "--port: \"-1\" is not a number in its range"),
+            ("--stream a", "--stream wants NAME:SHARDS"),
+            ("--tls", "--tls is no option"),
+        ] {
+            assert_eq!(parse_words(line).unwrap_err(), message);
+        }
+        assert!(parse_words("--without x").unwrap_err().contains("the rules are read-call-rate"));
+    }
+}

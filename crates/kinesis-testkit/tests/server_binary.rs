@@ -1,0 +1,64 @@
+//! The stand-alone server as a process.
+#![allow(clippy::unwrap_used)] // helpers of tests may panic like tests
+
+mod support;
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::{Child, Command, Stdio};
+
+use aws_sdk_kinesis::Client;
+use kinesis_testkit::TestKinesis;
+
+/// Ends the process when the test does.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn server(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kinesis-test-server"));
+    command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+#[tokio::test]
+async fn it_says_where_it_listens_and_ends_on_sigterm() {
+    let mut running = Running(server(&["--port", "0", "--stream", "s:3"]).spawn().unwrap());
+    let mut lines = BufReader::new(running.0.stdout.take().unwrap()).lines();
+    let line = lines.next().unwrap().unwrap();
+    let url = line.strip_prefix("listening on ").unwrap().to_owned();
+
+    let http = aws_smithy_http_client::Builder::new().build_http();
+    let config = aws_sdk_kinesis::config::Builder::from(&TestKinesis::new().sdk_config());
+    let client = Client::from_conf(config.http_client(http).endpoint_url(url).build());
+    let page = client.list_shards().stream_name("s").send().await.unwrap();
+    assert_eq!(page.shards().len(), 3);
+
+    let ended = Command::new("kill").args(["-TERM", &running.0.id().to_string()]).status().unwrap();
+    assert!(ended.success());
+    assert!(running.0.wait().unwrap().success());
+}
+
+#[test]
+fn a_bad_option_ends_it_with_its_name_and_the_usage() {
+    let mut running = Running(server(&["--prot", "1"]).spawn().unwrap());
+    assert_eq!(running.0.wait().unwrap().code(), Some(2));
+    let mut text = String::new();
+    running.0.stderr.take().unwrap().read_to_string(&mut text).unwrap();
+    assert!(text.starts_with("kinesis-test-server: --prot is no option\n\nusage: "), "{text}");
+}
+
+#[test]
+fn a_port_in_use_is_an_error() {
+    let taken = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let mut running = Running(server(&["--port", &port]).spawn().unwrap());
+    assert_eq!(running.0.wait().unwrap().code(), Some(1));
+    let mut text = String::new();
+    running.0.stderr.take().unwrap().read_to_string(&mut text).unwrap();
+    assert!(text.contains("in use"), "{text}");
+}

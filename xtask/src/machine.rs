@@ -135,13 +135,15 @@ fn is_debian_like() -> bool {
 /// Keeps connections to this machine away from a proxy that the environment may name.
 pub(crate) fn direct_loopback(command: &mut Command) -> &mut Command {
     for name in ["NO_PROXY", "no_proxy"] {
-        let value = match std::env::var(name) {
-            Ok(set) if !set.is_empty() => format!("{set},127.0.0.1,localhost"),
-            _ => "127.0.0.1,localhost".to_owned(),
-        };
-        command.env(name, value);
+        command.env(name, with_loopback(&std::env::var(name).unwrap_or_default()));
     }
     command
+}
+
+/// The list of hosts that are reached directly, with this machine added.
+fn with_loopback(direct: &str) -> String {
+    let loopback = "127.0.0.1,localhost";
+    if direct.is_empty() { loopback.to_owned() } else { format!("{direct},{loopback}") }
 }
 
 /// A loopback port that nothing listens on.
@@ -173,6 +175,8 @@ mod tests {
 
     #[test]
     fn loopback_is_never_proxied() {
+        assert_eq!(with_loopback(""), "127.0.0.1,localhost");
+        assert_eq!(with_loopback("a.example"), "a.example,127.0.0.1,localhost");
         let mut command = Command::new("true");
         direct_loopback(&mut command);
         let set: Vec<_> = command.get_envs().collect();

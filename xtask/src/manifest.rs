@@ -135,7 +135,7 @@ mod tests {
         let bad = MEMBER
             .replace("license.workspace = true", "license = \"GPL-3.0\"")
             .replace("[lints]\nworkspace = true", "")
-            .replace("bytes.workspace = true", "zz.workspace = true\nbytes = \"1\"");
+            .replace("bytes.workspace = true", "zz.workspace = true\nbytes = \"1\" # not of the workspace");
         assert_eq!(
             member_faults(&bad),
             [

@@ -229,6 +229,7 @@ mod tests {
         let lines = scan("f(r#\"a\"b\"#, \"c\\\"d\", br\"e\"); g()");
         assert_eq!(lines[0].code, "f(r\"\", \"\", br\"\"); g()");
         assert_eq!(lines[0].text, "a\"b c\\\"d e ");
+        assert_eq!(scan("f(br\"\\\", g)")[0].code, "f(br\"\", g)");
         assert_eq!(scan("let for_r = 1;")[0].code, "let for_r = 1;");
         assert_eq!(scan("r#type")[0].code, "r#type");
     }

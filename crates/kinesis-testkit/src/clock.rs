@@ -10,6 +10,9 @@ use tokio::time::Instant;
 /// Where the default clock's wall time starts: 2026-01-01T00:00:00Z, in seconds since the Unix epoch.
 pub const DEFAULT_START_SECONDS: u64 = 1_767_225_600;
 
+/// Waits beyond this are for ever: a paused clock must not jump there when nothing else is due.
+const FOREVER: Duration = Duration::from_secs(10 * 365 * 86_400);
+
 /// A point in the service's time: the time since the Unix epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Moment(Duration);
@@ -136,7 +139,7 @@ impl TestClock {
             if left.is_zero() {
                 return;
             }
-            let ticks = matches!(&*self.0, Source::Tokio { .. });
+            let ticks = matches!(&*self.0, Source::Tokio { .. }) && left < FOREVER;
             tokio::select! {
                 () = tokio::time::sleep(left), if ticks => {}
                 // The sender lives in `self`, so this ends only by a move.

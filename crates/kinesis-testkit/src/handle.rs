@@ -53,6 +53,11 @@ impl TestKinesis {
         Self(Arc::new(Service::new(settings, clock)))
     }
 
+    #[cfg(test)]
+    pub(crate) fn service(&self) -> &Service {
+        &self.0
+    }
+
     /// An SDK client that calls this service in process: no sockets, retries off, tokio's clock paused or not.
     pub fn client(&self) -> Client {
         Client::new(&self.sdk_config())
@@ -116,9 +121,20 @@ impl TestKinesis {
         calls
     }
 
+    /// Waits until `operation` was called `count` times since the start or the last
+    /// [`clear_calls`](Self::clear_calls). Without a limit of its own: put a timeout around it. Cancel-safe.
+    pub async fn wait_for_calls(&self, operation: Operation, count: u64) {
+        self.0.wait_for_calls(operation, count).await;
+    }
+
     /// Forgets all calls and sets the counters to zero.
     pub fn clear_calls(&self) {
         self.0.lock().log.clear();
+    }
+
+    /// The ARN of the stream with this name, whether it exists or not.
+    pub fn stream_arn(&self, stream: &str) -> String {
+        self.0.with(|kinesis, _| kinesis.arn(stream))
     }
 
     /// Makes a stream that is active at once.

@@ -3,17 +3,21 @@
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use tokio::sync::watch;
+
 use crate::calls::{Call, CallLog, Outcome};
 use crate::clock::{Moment, TestClock};
 use crate::error::ServiceError;
 use crate::faults::Plan;
-use crate::model::{Request, Response};
+use crate::model::{Operation, Request, Response};
 use crate::state::{Kinesis, Settings};
 
 pub(crate) struct Service {
     pub(crate) clock: TestClock,
     pub(crate) region: String,
     inner: Mutex<Inner>,
+    /// Told whenever a call comes in.
+    called: watch::Sender<()>,
 }
 
 pub(crate) struct Inner {
@@ -36,6 +40,7 @@ impl Service {
         Self {
             clock,
             region: settings.region.clone(),
+            called: watch::Sender::new(()),
             inner: Mutex::new(Inner {
                 ids: fastrand::Rng::with_seed(settings.seed),
                 kinesis: Kinesis::new(settings),
@@ -68,6 +73,7 @@ impl Service {
             let effect = inner.plan.effect(call.operation, call.stream.as_deref(), call.shard.as_deref());
             (inner.log.begin(call), effect)
         };
+        self.called.send_replace(());
         if effect.disconnect {
             self.lock().log.finish(number, Outcome::Disconnected);
             return Answer::Disconnected;
@@ -88,6 +94,15 @@ impl Service {
         };
         self.clock.sleep(effect.after).await;
         if effect.drop_reply { Answer::Disconnected } else { Answer::Reply(result) }
+    }
+
+    /// Waits until `operation` was called `count` times. Cancel-safe.
+    pub(crate) async fn wait_for_calls(&self, operation: Operation, count: u64) {
+        let mut called = self.called.subscribe();
+        while self.lock().log.count(operation) < count {
+            // The sender lives in `self`, so this ends only by a call.
+            let _ = called.changed().await;
+        }
     }
 
     /// The id of the next reply: looks like a UUID, comes from the seed.

@@ -91,3 +91,89 @@ pub(crate) fn encode(service: &Service, result: &Result<Response, ServiceError>)
         body: body.into(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Map, Value, json};
+
+    use super::*;
+    use crate::TestKinesis;
+    use crate::clock::TestClock;
+
+    /// Members of the inputs, so that random bodies get past the parser.
+    const MEMBERS: [&str; 20] = [
+        "StreamName",
+        "StreamARN",
+        "ShardId",
+        "ShardIterator",
+        "ShardIteratorType",
+        "StartingSequenceNumber",
+        "Timestamp",
+        "Limit",
+        "MaxResults",
+        "NextToken",
+        "ExclusiveStartShardId",
+        "ShardFilter",
+        "Records",
+        "Data",
+        "PartitionKey",
+        "ExplicitHashKey",
+        "ShardToSplit",
+        "NewStartingHashKey",
+        "TargetShardCount",
+        "ScalingType",
+    ];
+
+    fn value() -> impl Strategy<Value = Value> {
+        prop_oneof![
+            any::<i64>().prop_map(|number| json!(number)),
+            any::<f64>().prop_map(|number| json!(number)),
+            ".{0,20}".prop_map(|text| json!(text)),
+            prop::sample::select(vec![
+                json!(null),
+                json!("s"),
+                json!("shardId-000000000000"),
+                json!("shardId-999999999999"),
+                json!("TRIM_HORIZON"),
+                json!("AT_TIMESTAMP"),
+                json!("AFTER_SEQUENCE_NUMBER"),
+                json!("UNIFORM_SCALING"),
+                json!("340282366920938463463374607431768211455"),
+                json!("arn:aws:kinesis:us-east-1:123456789012:stream/s"),
+                json!("czEvMS8wL2EvMTg0NDY3NDQwNzM3MDk1NTE2MTU="),
+                json!([{"Data": "AA==", "PartitionKey": "k"}, {"Data": "AA=="}]),
+                json!({"Type": "AT_TIMESTAMP", "Timestamp": -1e300}),
+                json!({"Type": "AFTER_SHARD_ID", "ShardId": "shardId-999999999999"}),
+            ]),
+        ]
+    }
+
+    fn body() -> impl Strategy<Value = Vec<u8>> {
+        let object =
+            prop::collection::vec((prop::sample::select(&MEMBERS[..]), value()), 0..8).prop_map(|members| {
+                let object: Map<_, _> =
+                    members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+                Value::Object(object).to_string().into_bytes()
+            });
+        prop_oneof![4 => object, 1 => prop::collection::vec(any::<u8>(), 0..64)]
+    }
+
+    proptest! {
+        #[test]
+        fn any_body_gets_a_reply_and_never_a_panic(
+            calls in prop::collection::vec((prop::sample::select(&Operation::ALL[..]), body()), 1..20),
+        ) {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime without drivers");
+            let kinesis = TestKinesis::builder().clock(TestClock::manual(std::time::UNIX_EPOCH)).build();
+            kinesis.create_stream("s", 2).expect("a new stream");
+            for (operation, body) in calls {
+                let target = format!("{TARGET_PREFIX}{operation}");
+                let reply = runtime
+                    .block_on(answer(kinesis.service(), Some(&target), Some(JSON), &body))
+                    .expect("no fault is scripted");
+                prop_assert!([200, 400].contains(&reply.status), "{operation}: {}", reply.status);
+            }
+        }
+    }
+}

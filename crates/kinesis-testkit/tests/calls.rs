@@ -127,9 +127,7 @@ async fn a_hang_under_a_manual_clock_ends_when_the_clock_has_moved() {
     let client = kinesis.client();
     kinesis.faults().next(Operation::ListShards, 1, Fault::Hang(Duration::from_secs(10)));
     let call = tokio::spawn(async move { client.list_shards().stream_name("s").send().await });
-    while kinesis.calls(Operation::ListShards) == 0 {
-        tokio::task::yield_now().await;
-    }
+    kinesis.wait_for_calls(Operation::ListShards, 1).await;
     clock.advance(Duration::from_secs(9));
     tokio::task::yield_now().await;
     assert_eq!(kinesis.calls_log()[0].outcome, Outcome::Pending);

@@ -87,6 +87,19 @@ async fn a_hung_call_that_is_given_up_is_never_carried_out() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_hang_for_ever_does_not_move_a_paused_clock() {
+    let (kinesis, client) = with_stream(1);
+    kinesis.faults().next(Operation::PutRecord, 1, Fault::Hang(Duration::MAX));
+    let begun = Instant::now();
+    let hung = tokio::spawn(async move { put(&client).await.map(drop) });
+    kinesis.wait_for_calls(Operation::PutRecord, 1).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(begun.elapsed(), Duration::from_secs(60));
+    assert!(!hung.is_finished());
+    hung.abort();
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_sdk_s_read_timeout_ends_a_hang() {
     let (kinesis, client) = with_stream(1);
     kinesis.faults().next(Operation::PutRecord, 1, Fault::Hang(Duration::from_secs(60)));

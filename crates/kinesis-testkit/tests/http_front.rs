@@ -192,9 +192,7 @@ async fn shutdown_waits_for_the_call_in_flight_and_closes_idle_connections() {
     client.list_shards().stream_name("s").send().await.unwrap();
     kinesis.faults().next(Operation::ListStreams, 1, Fault::LateReply(Duration::from_millis(200)));
     let call = tokio::spawn(client.list_streams().send());
-    while kinesis.calls(Operation::ListStreams) == 0 {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    kinesis.wait_for_calls(Operation::ListStreams, 1).await;
     let addr = server.addr();
     server.shutdown().await;
     assert_eq!(call.await.unwrap().unwrap().stream_names(), ["s"]);
@@ -206,14 +204,8 @@ async fn nothing_outlives_a_server_whose_call_hangs() {
     let (kinesis, server) = served().await;
     let client = client(&kinesis, &server);
     kinesis.faults().on(Operation::ListStreams).always().inject(Fault::Hang(Duration::MAX));
-    let hang = || {
-        let call = client.list_streams().send();
-        tokio::spawn(call)
-    };
-    let call = hang();
-    while kinesis.calls(Operation::ListStreams) == 0 {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    let call = tokio::spawn(client.list_streams().send());
+    kinesis.wait_for_calls(Operation::ListStreams, 1).await;
     server.shutdown().await;
     assert!(matches!(call.await.unwrap().unwrap_err(), SdkError::DispatchFailure(_)));
 }
@@ -224,9 +216,7 @@ async fn dropping_a_server_ends_it() {
     let client = client(&kinesis, &server);
     kinesis.faults().next(Operation::ListStreams, 1, Fault::Hang(Duration::MAX));
     let call = tokio::spawn(client.list_streams().send());
-    while kinesis.calls(Operation::ListStreams) == 0 {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    kinesis.wait_for_calls(Operation::ListStreams, 1).await;
     let addr = server.addr();
     drop(server);
     assert!(matches!(call.await.unwrap().unwrap_err(), SdkError::DispatchFailure(_)));

@@ -90,8 +90,9 @@ async fn a_summary_tells_the_stream_s_settings() {
 #[tokio::test(start_paused = true)]
 async fn a_stream_is_addressed_by_its_arn_as_well() {
     let (kinesis, client) = with_stream(1);
-    let arn = "arn:aws:kinesis:us-east-1:123456789012:stream/s";
-    client.put_record().stream_arn(arn).partition_key("k").data(Blob::new("x")).send().await.unwrap();
+    let arn = kinesis.stream_arn("s");
+    assert_eq!(arn, "arn:aws:kinesis:us-east-1:123456789012:stream/s");
+    client.put_record().stream_arn(&arn).partition_key("k").data(Blob::new("x")).send().await.unwrap();
     assert_eq!(kinesis.records("s").unwrap().len(), 1);
     client.list_shards().stream_arn(arn).send().await.unwrap();
     for other in [

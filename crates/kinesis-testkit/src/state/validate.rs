@@ -87,7 +87,7 @@ impl Kinesis {
         if arn == self.arn(name) { Ok(name.to_owned()) } else { Err(self.not_found(name)) }
     }
 
-    pub(super) fn arn(&self, name: &str) -> String {
+    pub(crate) fn arn(&self, name: &str) -> String {
         format!("arn:aws:kinesis:{}:{}:stream/{name}", self.settings.region, self.settings.account)
     }
 

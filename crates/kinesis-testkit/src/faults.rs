@@ -67,7 +67,7 @@ impl Fault {
 
 /// Handle to the script of faults, from [`TestKinesis::faults`](crate::TestKinesis::faults).
 ///
-/// Rules are asked in the order in which they were added; the first one that fits a call applies to it, alone.
+/// Rules are asked in the order in which they were added; the first one that hits a call applies to it, alone.
 #[derive(Debug, Clone)]
 pub struct Faults(pub(crate) Arc<Service>);
 

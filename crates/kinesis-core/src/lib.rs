@@ -14,6 +14,7 @@ pub mod processing;
 pub mod source;
 
 mod dead_letter;
+mod error_chain;
 mod hash_key;
 mod id;
 mod outbound;
@@ -24,6 +25,7 @@ mod sequence;
 mod time;
 
 pub use dead_letter::{DeadLetter, DeadLetterReason};
+pub use error_chain::error_chain;
 pub use hash_key::{HashKey, HashKeyRange, InvalidHashKey};
 pub use id::{ApplicationName, InvalidId, PartitionKey, ShardId, ShardRef, StreamRef, WorkerId};
 pub use outbound::{OutboundBatch, OutboundRecord};

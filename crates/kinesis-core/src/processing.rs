@@ -114,6 +114,18 @@ pub enum CheckpointError {
 }
 
 impl CheckpointError {
+    /// A position past the last record that was handed out.
+    #[must_use]
+    pub fn out_of_range(position: Position, last: Position) -> Self {
+        Self::OutOfRange { position, last }
+    }
+
+    /// A verb that the consumer was not built for.
+    #[must_use]
+    pub fn wrong_verb(configured: CheckpointVerb) -> Self {
+        Self::WrongVerb { configured }
+    }
+
     /// Whether the same call can succeed later.
     #[must_use]
     pub fn is_retryable(&self) -> bool {

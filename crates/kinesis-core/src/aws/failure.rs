@@ -60,7 +60,8 @@ impl ServiceFailure {
         };
         let text = match error.message() {
             Some(message) => message.to_owned(),
-            None => causes(error),
+            // The SDK's own form of this prints the debug text too, and with it payloads.
+            None => crate::error_chain(error),
         };
         Self { kind, code, request_id: error.request_id().map(str::to_owned), text }
     }
@@ -143,21 +144,6 @@ fn kind_of(code: &str) -> FailureKind {
         }
         _ => FailureKind::Other,
     }
-}
-
-/// The texts of an error and its sources. The SDK's own form of this prints the debug text too, and with it payloads.
-fn causes(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(source) = next {
-        let part = source.to_string();
-        if !text.ends_with(&part) {
-            text.push_str(": ");
-            text.push_str(&part);
-        }
-        next = source.source();
-    }
-    text
 }
 
 impl fmt::Display for ServiceFailure {

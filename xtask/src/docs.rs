@@ -3,7 +3,7 @@
 //! The types are the one place where an option, its default and its meaning are stated: the fields of each
 //! `pub struct ...Config` with their doc comments, and its `impl Default`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use anyhow::{Context as _, Result, bail};
@@ -13,6 +13,8 @@ use crate::source::{self, Line};
 use crate::workspace::Workspace;
 
 const FILE: &str = "docs/options.md";
+
+const MIB: u64 = 1024 * 1024;
 
 const HEAD: &str = "# Options\n\n\
     Written by `cargo xtask docs` from the configuration types; edit their doc comments instead.\n";
@@ -55,7 +57,7 @@ struct Field {
 }
 
 fn configs(workspace: &Workspace) -> Result<Vec<Config>> {
-    let mut configs = Vec::new();
+    let mut crates = Vec::new();
     for krate in workspace.crates()? {
         let mut files = Vec::new();
         for file in workspace.files(&format!("crates/{krate}/src"), "rs")? {
@@ -63,13 +65,20 @@ fn configs(workspace: &Workspace) -> Result<Vec<Config>> {
                 files.push(source::scan(&workspace.read(&file)?));
             }
         }
-        let constants = files.iter().flat_map(|lines| constants(lines)).collect();
-        for lines in &files {
+        crates.push((krate, files));
+    }
+    let everywhere =
+        unambiguous(crates.iter().flat_map(|(_, files)| files).flat_map(|lines| constants(lines)));
+    let mut configs = Vec::new();
+    for (krate, files) in &crates {
+        let mut known = everywhere.clone();
+        known.extend(files.iter().flat_map(|lines| constants(lines)));
+        for lines in files {
             for (name, mut options) in structs(lines) {
                 let defaults = defaults(lines, &name);
                 for option in &mut options {
                     if let Some(value) = defaults.get(&option.name) {
-                        option.default = readable(value, &constants);
+                        option.default = readable(value, &known);
                     }
                 }
                 configs.push(Config { krate: krate.clone(), name, options });
@@ -155,7 +164,17 @@ fn first_sentence(text: &str) -> String {
     let text = text.trim();
     let end = text.find(". ").map_or(text.len(), |at| at + 1);
     // A link between items leads nowhere outside the crate's documentation.
-    text[..end].replace("[`", "`").replace("`]", "`")
+    let mut plain = String::new();
+    let mut rest = &text[..end];
+    while let Some((before, link)) = rest.split_once("[`") {
+        let (name, after) = link.split_once("`]").unwrap_or((link, ""));
+        plain.push_str(&format!("{before}`{name}`"));
+        rest = after
+            .strip_prefix('(')
+            .and_then(|target| target.split_once(')'))
+            .map_or(after, |(_, after)| after);
+    }
+    plain + rest
 }
 
 /// The fields that `impl Default for name` sets, each with its expression.
@@ -184,25 +203,66 @@ fn constants(lines: &[Line]) -> BTreeMap<String, String> {
     constants
 }
 
-/// A default as a person writes it: constants resolved, durations with their unit.
+/// The constants whose name has one value only: which of two is meant, only the compiler knows.
+fn unambiguous(constants: impl Iterator<Item = (String, String)>) -> BTreeMap<String, String> {
+    let mut values: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (name, value) in constants {
+        values.entry(name).or_default().insert(value);
+    }
+    values.retain(|_, values| values.len() == 1);
+    values
+        .into_iter()
+        .flat_map(|(name, values)| values.into_iter().map(move |value| (name.clone(), value)))
+        .collect()
+}
+
+/// A default as a person writes it: constants resolved, durations and sizes with their unit.
 fn readable(value: &str, constants: &BTreeMap<String, String>) -> String {
-    let last = value.rsplit("::").next().unwrap_or(value);
-    if let Some(constant) = constants.get(last).filter(|constant| *constant != value) {
+    if let Some(constant) = resolved(value, constants) {
         return readable(constant, constants);
     }
-    let inner = |head: &str| value.strip_prefix(head)?.strip_suffix(')').map(str::to_owned);
+    let inner = |head: &str| value.strip_prefix(head)?.strip_suffix(')');
     for (head, unit) in [("from_millis(", "ms"), ("from_secs(", "s"), ("from_mins(", "min")] {
-        if let Some(count) = inner(&format!("Duration::{head}")) {
-            return format!("{} {unit}", count.replace('_', ""));
+        let count = inner(&format!("Duration::{head}")).and_then(|count| number(count, constants));
+        if let Some(count) = count {
+            return format!("{count} {unit}");
         }
     }
     if let Some(inner) = inner("Some(") {
-        return readable(&inner, constants);
+        return readable(inner, constants);
     }
-    match value {
-        "None" => "none".to_owned(),
-        _ if value.chars().all(|c| c.is_ascii_digit() || c == '_') => value.replace('_', ""),
+    match (value, number(value, constants)) {
+        ("None", _) => "none".to_owned(),
+        ("Duration::ZERO", _) => "0".to_owned(),
+        // Written as a product, it is a size.
+        (_, Some(bytes)) if value.contains('*') && bytes % MIB == 0 => format!("{} MiB", bytes / MIB),
+        (_, Some(number)) => number.to_string(),
         _ => format!("`{value}`"),
+    }
+}
+
+/// The value of the constant that the expression names.
+fn resolved<'a>(value: &str, constants: &'a BTreeMap<String, String>) -> Option<&'a str> {
+    fn last(path: &str) -> &str {
+        path.rsplit("::").next().unwrap_or(path)
+    }
+    let constant = constants.get(last(value))?;
+    // A constant that is another's value under the same name would be looked up for ever.
+    (last(constant) != last(value)).then_some(constant)
+}
+
+/// The value of a number, a constant, a product or a quotient of these.
+fn number(expression: &str, constants: &BTreeMap<String, String>) -> Option<u64> {
+    if let Some(factors) = expression.contains(" * ").then(|| expression.split(" * ")) {
+        return factors.map(|factor| number(factor, constants)).product();
+    }
+    if let Some((above, below)) = expression.split_once(" / ") {
+        return number(above, constants)?.checked_div(number(below, constants)?);
+    }
+    let plain = expression.split(" as ").next().unwrap_or(expression);
+    match resolved(plain, constants) {
+        Some(constant) => number(constant, constants),
+        None => plain.replace('_', "").parse().ok(),
     }
 }
 
@@ -246,10 +306,33 @@ mod tests {
 
     #[test]
     fn values_are_readable() {
-        let constants = [("N".to_owned(), "Some(Duration::from_secs(60))".to_owned())].into();
+        let constant = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let constants = [
+            constant("N", "Some(Duration::from_secs(60))"),
+            constant("READS", "5"),
+            constant("SAME", "other::SAME"),
+        ]
+        .into();
+        assert_eq!(readable("Duration::from_millis(1000 / core::READS as u64)", &constants), "200 ms");
+        assert_eq!(readable("Self::SAME", &constants), "`Self::SAME`");
         assert_eq!(readable("Self::N", &constants), "60 s");
         assert_eq!(readable("None", &constants), "none");
+        assert_eq!(readable("Duration::ZERO", &constants), "0");
+        assert_eq!(readable("10 * 1024 * 1024", &constants), "10 MiB");
+        assert_eq!(readable("3 * 1000", &constants), "3000");
         assert_eq!(readable("Policy::RetryForever", &constants), "`Policy::RetryForever`");
+    }
+
+    #[test]
+    fn a_name_with_two_values_is_left_as_it_is() {
+        let constant = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let all = [constant("A", "1"), constant("B", "2"), constant("A", "3"), constant("B", "2")];
+        assert_eq!(unambiguous(all.into_iter()), [constant("B", "2")].into());
+    }
+
+    #[test]
+    fn links_between_items_become_their_names() {
+        assert_eq!(first_sentence(" A [`B`](c::B), [`D`] or e. More."), "A `B`, `D` or e.");
     }
 
     #[test]

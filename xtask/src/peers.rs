@@ -11,7 +11,7 @@
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -40,11 +40,8 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
     if plan.peers.is_empty() {
         bail!("no test needs peers");
     }
-    machine::ensure(&[&machine::C_COMPILER, &machine::COMPRESSORS, &machine::NODE, &machine::PYTHON])?;
-    let folder = workspace.target()?.join("peers");
-    fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
-    install_node_packages(workspace, &folder)?;
-    install_python_packages(workspace, &folder)?;
+    machine::ensure(&[&machine::C_COMPILER, &machine::COMPRESSORS])?;
+    let folder = install(workspace)?;
 
     // The server is stopped when this goes out of scope, however the tests end.
     let (endpoint, _server) = match std::env::var(ENDPOINT) {
@@ -68,6 +65,16 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
         bail!("{planned} tests need peers but {} ran", totals.passed);
     }
     Ok(())
+}
+
+/// Installs the packages of both lists and gives the folder that has `node_modules` and `venv`.
+pub(crate) fn install(workspace: &Workspace) -> Result<PathBuf> {
+    machine::ensure(&[&machine::NODE, &machine::PYTHON])?;
+    let folder = workspace.target()?.join("peers");
+    fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
+    install_node_packages(workspace, &folder)?;
+    install_python_packages(workspace, &folder)?;
+    Ok(folder)
 }
 
 fn install_node_packages(workspace: &Workspace, folder: &Path) -> Result<()> {

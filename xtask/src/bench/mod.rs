@@ -67,7 +67,8 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
     let quick = arguments(args)?;
     let folder = peers::install(workspace)?;
     let mut node = Command::new("node");
-    node.arg(workspace.root().join("xtask/peers/bench_formats.js")).env("NODE_PATH", folder.join("node_modules"));
+    node.arg(workspace.root().join("xtask/peers/bench_formats.js"))
+        .env("NODE_PATH", folder.join("node_modules"));
     let mut python = Command::new(folder.join("venv/bin/python"));
     python.arg(workspace.root().join("xtask/peers/bench_formats.py"));
     for command in [&mut node, &mut python] {
@@ -88,7 +89,8 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
     }
     let path = workspace.root().join(REPORT);
     fs::create_dir_all(path.parent().context("the report lies in a folder")?)?;
-    fs::write(&path, report::text(&all, &machine::describe(), quick)).with_context(|| format!("writing {REPORT}"))
+    fs::write(&path, report::text(&all, &machine::describe(), quick))
+        .with_context(|| format!("writing {REPORT}"))
 }
 
 fn arguments(args: &[String]) -> Result<bool> {

@@ -65,7 +65,9 @@ pub(super) fn text(rows: &[Row], machine: &str, quick: bool) -> String {
     table(&mut out, rows.iter().filter(is_kpl).filter(|row| !row.name.contains("_vs_")));
 
     out.push_str(PEERS);
-    let is_peer = |row: &&Row| row.name.contains("_vs_") || row.name.starts_with("node_") || row.name.starts_with("python_");
+    let is_peer = |row: &&Row| {
+        row.name.contains("_vs_") || row.name.starts_with("node_") || row.name.starts_with("python_")
+    };
     table(&mut out, rows.iter().filter(is_peer));
 
     out.push_str(DECODING);
@@ -150,7 +152,8 @@ mod tests {
 
     #[test]
     fn each_row_is_in_its_table() {
-        let rows = ["deagg_view_100b", "deagg_view_100b_vs_node", "decode_gzip_quakes_1", "encode6_gzip_quakes_1"];
+        let rows =
+            ["deagg_view_100b", "deagg_view_100b_vs_node", "decode_gzip_quakes_1", "encode6_gzip_quakes_1"];
         let text = text(&rows.map(row), "a machine", true);
         for expected in [
             "A quick run on: a machine.",

@@ -161,10 +161,14 @@ mod tests {
 
     #[test]
     fn the_cases_of_a_suite_that_name_requirements_are_tests() {
-        let lines = source::scan("/// S-036: x\npub async fn case(f: F) {}\n/// Helps.\npub fn helper() {}\n");
+        let lines =
+            source::scan("/// S-036: x\npub async fn case(f: F) {}\n/// Helps.\npub fn helper() {}\n");
         let cases = tests_in("crates/a/src/conformance/b.rs", &lines);
         assert_eq!(cases.len(), 1);
-        assert_eq!((cases[0].name.as_str(), cases[0].numbers.as_slice()), ("case", &["S-036".to_owned()][..]));
+        assert_eq!(
+            (cases[0].name.as_str(), cases[0].numbers.as_slice()),
+            ("case", &["S-036".to_owned()][..])
+        );
         assert_eq!(tests_in("crates/a/src/b.rs", &lines), []);
     }
 

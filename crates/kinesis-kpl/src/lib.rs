@@ -34,6 +34,6 @@ pub use hash::{effective_hash_key, hash_key};
 pub use keys::{PartitionKeyMismatch, check_same_key, group_by_key};
 pub use nested::{Nested, unnest};
 pub use reason::Reason;
-pub use record::{RecordRef, ToRecordRef, UserRecord};
+pub use record::{ExplicitHashKey, RecordRef, ToRecordRef, UserRecord};
 pub use shard_map::{OverlappingRanges, ShardMap};
 pub use wire::{DIGEST_LEN, FRAME_LEN, MAGIC, MAX_NESTING};

@@ -17,6 +17,9 @@ use crate::meters::Meters;
 ///
 /// Nothing runs by itself: without a call of [`next`](ShardReader::next) no request is made, so a caller that does not
 /// ask is the back-pressure. Dropping the reader ends a request under way.
+///
+/// A dropped `next` leaves its request open and unread until the next call: drop it to do something else for a moment,
+/// and put the brake on between events. Over HTTP/2 an answer that nobody reads slows down other calls of the client.
 pub struct PollReader {
     machine: PollMachine,
     calls: Calls,

@@ -132,7 +132,7 @@ proptest! {
         }
     }
 
-    /// F-08, S-104: of what is written after a start at the tip was first asked for, nothing is skipped, whatever
+    /// F-08: of what is written after a start at the tip was first asked for, nothing is skipped, whatever
     /// fails and whether or not the service tells its time from the beginning.
     #[test]
     fn nothing_after_the_tip_is_skipped(

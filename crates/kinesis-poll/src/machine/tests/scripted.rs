@@ -341,7 +341,7 @@ fn iterators_that_keep_expiring_are_replaced_with_growing_delays() {
     assert!(run.at() > 40 * 2_500 * MS, "50 expiries in {:?}", run.at());
 }
 
-/// F-08, S-104: the tip is the one that was first asked for, whatever fails before the first record.
+/// F-08: the tip is the one that was first asked for, whatever fails before the first record.
 #[test]
 fn a_start_at_the_tip_is_pinned_to_its_first_asking() {
     // The first iterator expires before it brought a record.
@@ -386,7 +386,7 @@ fn the_end_comes_once_after_the_last_records() {
     assert_eq!(run.story(), ["records 1 2", "ended 0"]);
 }
 
-/// S-010: a denial ends a reader that never worked at once, one that worked only after several.
+/// A denial ends a reader that never worked at once, one that worked only after several.
 #[test]
 fn a_denial_is_final_at_once_only_before_the_first_page() {
     let denied = || failed(FailureKind::AccessDenied);

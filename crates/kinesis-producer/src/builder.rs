@@ -128,12 +128,6 @@ impl ProducerBuilder {
         self
     }
 
-    /// Sets [`ProducerConfig::close_timeout`].
-    pub fn close_timeout(mut self, limit: Duration) -> Self {
-        self.config.close_timeout = limit;
-        self
-    }
-
     /// Checks the settings and starts the producer's task. Nothing is sent before the first record.
     ///
     /// # Errors

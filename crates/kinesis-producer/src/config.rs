@@ -1,4 +1,4 @@
-//! The settings of a producer.
+//! The settings of a producer, their defaults, and the service's limits.
 
 use std::time::Duration;
 
@@ -50,8 +50,6 @@ pub const DEFAULT_DELIVERY_TIMEOUT: Duration = Duration::from_secs(120);
 pub const DEFAULT_RETRY_INITIAL: Duration = Duration::from_millis(200);
 /// The default of the longest delay between attempts.
 pub const DEFAULT_RETRY_MAX: Duration = Duration::from_secs(10);
-/// The default time that closing may take.
-pub const DEFAULT_CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The settings of a [`Producer`](crate::Producer); its builder has a setter of the same name for each.
 ///
@@ -100,9 +98,6 @@ pub struct ProducerConfig {
     /// The longest delay between two attempts.
     #[cfg_attr(feature = "serde", serde(with = "humantime_serde"))]
     pub retry_max: Duration,
-    /// How long `close` may take before the records that are left are handed back.
-    #[cfg_attr(feature = "serde", serde(with = "humantime_serde"))]
-    pub close_timeout: Duration,
 }
 
 impl Default for ProducerConfig {
@@ -120,7 +115,6 @@ impl Default for ProducerConfig {
             delivery_timeout: DEFAULT_DELIVERY_TIMEOUT,
             retry_initial: DEFAULT_RETRY_INITIAL,
             retry_max: DEFAULT_RETRY_MAX,
-            close_timeout: DEFAULT_CLOSE_TIMEOUT,
         }
     }
 }
@@ -148,7 +142,7 @@ impl ProducerConfig {
         if self.retry_max < self.retry_initial {
             return Err(ConfigError::new("retry_max", "must not be shorter than retry_initial"));
         }
-        positive("close_timeout", self.close_timeout)
+        Ok(())
     }
 }
 
@@ -222,7 +216,6 @@ mod tests {
         assert_eq!(config.delivery_timeout, Duration::from_secs(120));
         assert_eq!(config.retry_initial, Duration::from_millis(200));
         assert_eq!(config.retry_max, Duration::from_secs(10));
-        assert_eq!(config.close_timeout, Duration::from_secs(30));
         assert_eq!(config.validate(), Ok(()));
     }
 
@@ -264,7 +257,6 @@ mod tests {
             assert_eq!(field_of(|c| c.delivery_timeout = bad), Some("delivery_timeout"));
             assert_eq!(field_of(|c| c.retry_initial = bad), Some("retry_initial"));
             assert_eq!(field_of(|c| c.retry_max = bad), Some("retry_max"));
-            assert_eq!(field_of(|c| c.close_timeout = bad), Some("close_timeout"));
         }
         assert_eq!(field_of(|c| c.retry_initial = Duration::from_secs(11)), Some("retry_max"));
     }

@@ -158,22 +158,16 @@ impl Producer {
         report.await.unwrap_or_default()
     }
 
-    /// Refuses further records, sends the rest and ends the producer's task; takes at most
-    /// [`close_timeout`](ProducerConfig::close_timeout).
+    /// Refuses further records, sends the rest without waiting for more, and ends the producer's task. All clones
+    /// are closed with it; whoever waits in `put` gets [`PutError::Closed`].
     ///
-    /// All clones are closed with it. Closing twice returns the same report.
+    /// After `limit` the records without an answer are given up: the report hands them back, and their receipts
+    /// resolve with [`Closed`](crate::RecordErrorKind::Closed). Of several closings under way the earliest end counts,
+    /// and all get the same report, also later ones.
     ///
     /// # Cancel safety
-    /// Once polled, the closing goes on by itself when this is dropped, while a clone of the producer is kept.
-    pub async fn close(&self) -> CloseReport {
-        self.close_within(self.0.config.close_timeout).await
-    }
-
-    /// Like [`close`](Self::close), with a limit of its own. Of several closings under way, the earliest end counts.
-    ///
-    /// At the limit, records without an answer are given up: they are in the report, and their receipts resolve with
-    /// [`Closed`](crate::RecordErrorKind::Closed).
-    pub async fn close_within(&self, limit: Duration) -> CloseReport {
+    /// Once polled, the closing goes on when this is dropped, as long as some clone of the producer is kept.
+    pub async fn close(&self, limit: Duration) -> CloseReport {
         self.0.admission.close();
         // Fails when the driver has ended, which is what is wanted.
         let _ = self.send(Command::Close { deadline: deadline(limit) });

@@ -102,6 +102,8 @@ pub(crate) struct Batcher<P> {
     /// Records up to this serial do not wait for others.
     urgent_through: Option<u64>,
     given_up: Option<RecordErrorKind>,
+    /// The call that finds out whether calls work again.
+    probe: Option<CallId>,
     /// Records without an answer, and what they count of the byte budget.
     held: usize,
     held_bytes: usize,
@@ -126,6 +128,7 @@ impl<P: Borrow<OutboundRecord>> Batcher<P> {
             next_call: 0,
             urgent_through: None,
             given_up: None,
+            probe: None,
             held: 0,
             held_bytes: 0,
         }
@@ -153,11 +156,10 @@ impl<P: Borrow<OutboundRecord>> Batcher<P> {
 
     /// When the next [`Event::Tick`] is due, as things are now.
     pub(crate) fn next_wake(&self) -> Option<Instant> {
-        let start =
-            self.queue.front().filter(|_| self.calls.len() < self.settings.in_flight).and_then(|front| {
-                let lingered = (!self.is_pressing(front)).then(|| self.lingered(front));
-                lingered.max(self.pace.paused_until())
-            });
+        let start = self.queue.front().filter(|_| self.has_free_call()).and_then(|front| {
+            let lingered = (!self.is_pressing(front)).then(|| self.lingered(front));
+            lingered.max(self.pace.paused_until())
+        });
         let expiry = self.queue.front().map(|front| self.deadline(front));
         [start, expiry, self.queue.next_retry(), self.flushes.next_deadline()].into_iter().flatten().min()
     }
@@ -230,6 +232,7 @@ impl<P: Borrow<OutboundRecord>> Batcher<P> {
             items.iter_mut().for_each(|item| item.attempts += 1);
             let id = CallId(self.next_call);
             self.next_call += 1;
+            self.probe = self.pace.is_failing().then_some(id);
             self.calls.insert(id, Call { items });
             actions.push(Action::Send(id));
         }
@@ -239,10 +242,16 @@ impl<P: Borrow<OutboundRecord>> Batcher<P> {
 
     fn may_start(&self, now: Instant) -> bool {
         let Some(front) = self.queue.front() else { return false };
-        if self.calls.len() >= self.settings.in_flight || self.pace.is_paused(now) {
-            return false;
-        }
-        self.is_pressing(front) || self.lingered(front) <= now
+        self.has_free_call()
+            && !self.pace.is_paused(now)
+            && (self.is_pressing(front) || self.lingered(front) <= now)
+    }
+
+    /// Whether one more call may be under way. After a call that failed as a whole it is a single one, until one is
+    /// answered again.
+    fn has_free_call(&self) -> bool {
+        let probing = self.probe.is_some_and(|id| self.calls.contains_key(&id));
+        self.calls.len() < self.settings.in_flight && !(probing && self.pace.is_failing())
     }
 
     /// Whether a call is to start without waiting for more records.

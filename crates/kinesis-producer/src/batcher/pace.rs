@@ -33,6 +33,11 @@ impl Pace {
         self.paused_until.is_some_and(|until| until > now)
     }
 
+    /// Whether no call was answered since one failed.
+    pub(super) fn is_failing(&self) -> bool {
+        self.calls.failures() > 0
+    }
+
     pub(super) fn call_succeeded(&mut self) {
         self.calls.reset();
     }

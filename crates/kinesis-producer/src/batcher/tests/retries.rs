@@ -99,6 +99,31 @@ fn a_failed_call_holds_up_the_next_ones() {
     assert_eq!(attempts, [2, 2, 2, 1]);
 }
 
+/// After a failed call a single one tries whether calls work again, whatever else is under way.
+#[test]
+fn a_single_call_probes_after_a_failure() {
+    let config = ProducerConfig { batch_records: 1, in_flight: 3, ..eager() };
+    let mut bench = Bench::new(&config);
+    bench.put_many(6);
+    assert_eq!(bench.started.len(), 3);
+    bench.fail_call(FailureKind::Transport);
+    bench.wake();
+    assert_eq!((bench.started.len(), bench.call()), (3, vec![1]), "two that hang and the probe");
+    bench.accept();
+    assert_eq!(bench.started.len(), 3, "all may go on");
+
+    bench.fail_call(FailureKind::Transport);
+    bench.fail_call(FailureKind::Transport);
+    bench.fail_call(FailureKind::Transport);
+    bench.wake();
+    assert_eq!(bench.started.len(), 1);
+    bench.fail_call(FailureKind::Transport);
+    bench.wake();
+    assert_eq!(bench.started.len(), 1);
+    bench.accept();
+    assert_eq!(bench.started.len(), 3);
+}
+
 /// An answer with the wrong number of results says nothing about any record.
 #[test]
 fn a_result_count_that_does_not_match_fails_the_whole_call() {

@@ -6,7 +6,8 @@
 //!
 //! - `KINESIS_LOCAL_ENDPOINT`: the plain HTTP endpoint of npm's `kinesis-local`. When it is set before the
 //!   task starts, that server is used and none is started.
-//! - `PEERS_PYTHON`: a Python interpreter that has boto3.
+//! - `PEERS_PYTHON`: a Python interpreter that has boto3, aws-kinesis-agg and aiokpl (its codec only).
+//! - `PEERS_NODE_MODULES`: the folder of the npm packages.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -58,6 +59,7 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
     cargo.args(["--", "--ignored"]);
     cargo.env(ENDPOINT, endpoint);
     cargo.env("PEERS_PYTHON", folder.join("venv/bin/python"));
+    cargo.env("PEERS_NODE_MODULES", folder.join("node_modules"));
     let totals = cargo_test::run(direct_loopback(&mut cargo))?;
     totals.show();
     let planned: usize = plan.peers.values().map(Vec::len).sum();

@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used, reason = "in helpers of tests too")]
 
 #[path = "support/checker.rs"]
-#[allow(unreachable_pub, reason = "xtask includes the same file")]
 mod checker;
 
 use std::path::Path;

@@ -20,7 +20,7 @@ type Outcome = Result<(), String>;
 ///
 /// # Errors
 /// What is not as the line says, without the line's name.
-pub fn check(stem: &str, line: &Value, strict: bool) -> Outcome {
+pub(super) fn check(stem: &str, line: &Value, strict: bool) -> Outcome {
     if !line["recommend"].is_null() {
         negative(line, strict)
     } else if !line["keep_per_record"].is_null() {

@@ -262,10 +262,10 @@ impl ShardTask {
                 tracing::error!(shard = %self.shard, error = text, on_exhausted = self.cx.config.on_exhausted.name(), "the handler failed for good");
                 match self.cx.config.on_exhausted {
                     OnExhausted::HoldIdle => self.hold_idle().await,
-                    OnExhausted::ReleaseLease => self.give_back(Some(self.cool_down()), true).await,
+                    OnExhausted::ReleaseLease => self.give_back(Some(self.cool_down()), false).await,
                     OnExhausted::StopWorker => {
                         stop = Some(error);
-                        self.give_back(None, true).await
+                        self.give_back(None, false).await
                     }
                 }
                 .or_failed(text)
@@ -273,7 +273,7 @@ impl ShardTask {
             Ending::Unreadable(error) => {
                 let text = kinesis_core::error_chain(&error);
                 tracing::error!(shard = %self.shard, error = text, "the shard cannot be read, giving it back");
-                self.give_back(Some(self.cool_down()), true).await.or_failed(text)
+                self.give_back(Some(self.cool_down()), false).await.or_failed(text)
             }
         };
         let report = ShardReport {
@@ -313,8 +313,8 @@ impl ShardTask {
         ShardOutcome::LeaseLost
     }
 
-    /// The graceful ending: wait for what is in work, callback, close the source, store, release. In this order: the
-    /// next owner must not read while this one does.
+    /// The graceful ending: wait for what is in work (if that can still end), callback, close the source, store, release.
+    /// In this order: the next owner must not read while this one does.
     async fn give_back(&mut self, cool_down: Option<CoolDown>, wait: bool) -> ShardOutcome {
         let mut outcome = ShardOutcome::Clean;
         if wait {
@@ -432,7 +432,7 @@ impl ShardTask {
         };
         match interrupt {
             Interrupt::Lost => self.end_lost().await,
-            Interrupt::Drain => self.give_back(None, true).await,
+            Interrupt::Drain => self.give_back(None, false).await,
         }
     }
 

@@ -3,14 +3,20 @@
 #[path = "common.rs"]
 mod common;
 
+use std::cell::RefCell;
 use std::io::Read;
 
 use kinesis_compress::Zstd;
 use libfuzzer_sys::fuzz_target;
 
+thread_local! {
+    /// One for all inputs: what one leaves behind must not show in the next.
+    /// The library's streaming decoder takes memory for the window that a frame declares, hence the limit.
+    static CODEC: RefCell<Zstd> = RefCell::new(Zstd::new().max_window(1 << 23));
+}
+
 fuzz_target!(|data: &[u8]| {
-    // The library's streaming decoder takes memory for the window that a frame declares.
-    if let Some(plain) = common::decode(&mut Zstd::new().max_window(1 << 23), data) {
+    if let Some(plain) = CODEC.with_borrow_mut(|codec| common::decode(codec, data)) {
         let mut expected = Vec::new();
         let mut library = zstd::stream::Decoder::new(data).expect("a decoder");
         library.read_to_end(&mut expected).expect("the library reads what we read");

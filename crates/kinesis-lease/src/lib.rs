@@ -10,6 +10,9 @@ mod machine;
 mod memory;
 pub mod ops;
 mod source;
+#[cfg(feature = "sqlite")]
+#[cfg_attr(docsrs, doc(cfg(feature = "sqlite")))]
+mod sqlite;
 
 pub use config::{ConfigError, HeartbeatMode, LeaseConfig};
 pub use coordinator::{Coordinator, CoordinatorBuilder, DEFAULT_LATEST_MARGIN, LeaseEvents, Tenure};
@@ -18,3 +21,5 @@ pub use event::{LeaseEvent, LeaseWarning, LossReason, ReleaseReport};
 pub use kinesis_core::lease::*;
 pub use memory::MemoryStore;
 pub use source::LeaseStoreSource;
+#[cfg(feature = "sqlite")]
+pub use sqlite::{Durability, SqliteStore, SqliteStoreBuilder};

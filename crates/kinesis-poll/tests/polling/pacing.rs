@@ -203,3 +203,22 @@ async fn a_shard_refused_for_two_minutes_goes_on_where_it_was() {
     assert!(matches!(&heard.others[..], [kinesis_core::source::SourceEvent::Recovered]), "{heard:?}");
     assert_eq!(kinesis.calls(Operation::GetShardIterator), 1, "the iterator in hand is kept");
 }
+
+/// F-28: after a page of nearly 10 MiB the shard refuses reads for up to five seconds; that is no error, no word, and
+/// costs no record.
+#[tokio::test(start_paused = true)]
+async fn pages_of_ten_mebibytes_pause_the_shard_and_lose_nothing() {
+    let kinesis = service(1);
+    let payload = bytes::Bytes::from(vec![b'x'; 1024 * 1024 - 3]);
+    let numbers: Vec<_> =
+        (0..12).map(|_| kinesis.put(STREAM, "key", payload.clone()).unwrap().sequence_number).collect();
+    let mut reader = reader(&kinesis, StartPosition::TrimHorizon, PollConfig::default());
+    let heard = read(&mut reader, 12).await;
+    assert_eq!(heard.numbers, numbers);
+    assert!(heard.others.is_empty(), "{:?}", heard.others);
+    let calls = kinesis.calls_of(Operation::GetRecords);
+    let pages: Vec<_> = calls.iter().filter(|call| !is_refused(call)).map(|call| call.elapsed).collect();
+    assert_eq!(pages.len(), 2);
+    assert!(5 * SECOND <= pages[1] && pages[1] <= 10 * SECOND, "{pages:?}");
+    assert!((4..=8).contains(&calls.len()), "{} calls", calls.len());
+}

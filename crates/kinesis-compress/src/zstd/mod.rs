@@ -24,8 +24,8 @@ pub const DEFAULT_MAX_WINDOW: u64 = 1 << 27;
 /// truncation, other bytes at the end, oversized blocks and false content sizes are found there, and what the
 /// blocks can hold at most bounds the output buffer. Frames are then decoded straight into that buffer, so even a
 /// large window takes no memory besides the output. Dictionaries are refused, and so are the formats before 0.8.
-/// Blocks above the format's 128 KiB (or the window, where that is smaller) are refused. Writes one frame with
-/// its content size and a checksum.
+/// Blocks whose size field says more than the format's 128 KiB (or the window, where that is smaller) are refused.
+/// Writes one frame with its content size and a checksum.
 ///
 /// The contexts (about 95 KiB to decode; to encode by level and size of the payload, 1 MiB for 50 KiB at level 3)
 /// are made at the first use and kept.

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use kinesis_compress::{Decompressor, Lookalikes};
 use libfuzzer_sys::fuzz_target;
 
-const LIMIT: usize = 1 << 20;
+const LIMIT: usize = 160 * 1024;
 
 static AUTO: LazyLock<Decompressor> = LazyLock::new(|| Decompressor::auto().max_output(LIMIT));
 static STRICT: LazyLock<Decompressor> = LazyLock::new(|| AUTO.clone().lookalikes(Lookalikes::Fail));

@@ -16,6 +16,10 @@ thread_local! {
 
 fuzz_target!(|data: &[u8]| {
     if let Some(plain) = CODEC.with_borrow_mut(|codec| common::decode(codec, data)) {
+        // The library takes and clears two of the largest blocks for every frame, which is too slow for the larger kinds.
+        if data.get(5).is_none_or(|block| block >> 4 > 5) {
+            return;
+        }
         let mut expected = Vec::new();
         let mut library = lz4_flex::frame::FrameDecoder::new(data);
         // It reads the first frame and knows no skippable ones.

@@ -157,7 +157,7 @@ impl std::fmt::Display for Rule {
 
 /// A name that is no rule's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no rule has the name {0:?}")]
+#[error("no rule has the name `{0}`")]
 pub struct UnknownRule(String);
 
 impl std::str::FromStr for Rule {

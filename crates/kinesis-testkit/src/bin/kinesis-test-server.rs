@@ -68,7 +68,7 @@ fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Command, String>
 }
 
 fn number<T: std::str::FromStr>(name: &str, value: &str) -> Result<T, String> {
-    value.parse().map_err(|_| format!("{name}: {value:?} is not a number in its range"))
+    value.parse().map_err(|_| format!("{name}: `{value}` is not a number in its range"))
 }
 
 async fn serve(options: Options) -> Result<(), Box<dyn std::error::Error>> {

@@ -232,5 +232,5 @@ fn every_rule_is_found_by_its_name() {
     for rule in Rule::ALL {
         assert_eq!(rule.to_string().parse(), Ok(rule));
     }
-    assert_eq!("x".parse::<Rule>().unwrap_err().to_string(), "no rule has the name \"x\"");
+    assert_eq!("x".parse::<Rule>().unwrap_err().to_string(), "no rule has the name `x`");
 }

@@ -126,8 +126,8 @@ mod tests {
     fn mistakes_name_the_option() {
         for (line, message) in [
             ("--port", "--port needs a value"),
-            ("--port 70000", "--port: \"70000\" is not a number in its range"),
-            ("--port -1", "--port: \"-1\" is not a number in its range"),
+            ("--port 70000", "--port: `70000` is not a number in its range"),
+            ("--port -1", "--port: `-1` is not a number in its range"),
             ("--stream a", "--stream wants NAME:SHARDS"),
             ("--tls", "--tls is no option"),
         ] {

@@ -222,6 +222,44 @@ fn another_key_is_given_back_in_same_key_mode() {
     same.try_push(RecordRef::new("b", b"2")).unwrap();
 }
 
+/// S-131: how many user records share one Kinesis record, and so one call's cost: up to three orders of magnitude.
+#[test]
+fn small_records_share_one_kinesis_record() {
+    let in_one = |max_bytes: usize, len: usize| {
+        let mut aggregator = aggregator(config().max_bytes(max_bytes));
+        while aggregator.try_push(RecordRef::new("key", &vec![0; len])).is_ok() {}
+        aggregator.finish().unwrap().records()
+    };
+    assert_eq!([50, 100, 1_024].map(|len| in_one(DEFAULT_MAX_BYTES, len)), [913, 482, 49]);
+    assert_eq!([50, 100, 1_024].map(|len| in_one(1 << 20, len)), [18_724, 9_891, 1_016]);
+}
+
+/// A configuration file may set what it likes; what it does not know is refused.
+#[cfg(feature = "serde")]
+#[test]
+fn settings_come_from_a_configuration_file() {
+    let text =
+        r#"{"max_bytes": 1048576, "key_mode": "same", "outer_key": "kpl", "size_rule": "payload_only"}"#;
+    let read: AggregatorConfig = serde_json::from_str(text).unwrap();
+    let expected = config().max_bytes(1 << 20).key_mode(KeyMode::Same).outer_key(OuterKey::Kpl);
+    assert_eq!(read, expected.size_rule(SizeRule::PayloadOnly));
+    assert_eq!(serde_json::from_str::<AggregatorConfig>("{}").unwrap(), config());
+    let error = serde_json::from_str::<AggregatorConfig>(r#"{"max_byte": 1}"#).unwrap_err();
+    assert!(error.to_string().contains("max_byte"), "{error}");
+}
+
+/// S-121: neither a protobuf runtime nor a code generator is needed to use the crate.
+#[test]
+fn no_protobuf_library_is_among_the_dependencies() {
+    let manifest = include_str!("../Cargo.toml");
+    let dependencies = manifest.split("[dependencies]").nth(1).unwrap().split("\n[").next().unwrap();
+    assert!(dependencies.contains("bytes"));
+    for library in ["prost", "protobuf", "quick-protobuf", "tokio", "aws-"] {
+        assert!(!dependencies.contains(library), "{library}");
+    }
+    assert!(!manifest.contains("[build-dependencies]"));
+}
+
 /// Aggregates one after the other do not know of each other.
 #[test]
 fn a_reused_aggregator_makes_the_same_bytes() {

@@ -76,7 +76,7 @@ fn a_wrong_digest_is_noticed_and_may_be_ignored_by_choice() {
     assert_eq!(aggregate.len(), 2);
 }
 
-/// S-122, F-29: records carry their data, their place from 0 and the count; with the sequence number that is a
+/// S-062, S-122, F-29: records carry their data, their place from 0 and the count; with the sequence number that is a
 /// position between those of their neighbours.
 #[test]
 fn records_carry_data_place_and_count() {
@@ -116,12 +116,14 @@ fn keys_are_made_once_and_shared() {
     assert_ne!(address(0), address(1));
 }
 
-/// S-124: a stream without aggregation reads as it is: plain, place 0.
+/// S-064, S-124: a stream without aggregation reads as it is: plain, place 0.
 #[test]
 fn a_plain_record_stays_plain() {
     let done = deaggregate(Bytes::from_static(b"no aggregate"));
     assert_eq!(done.reason(), Some(Reason::NotAggregated));
-    assert!(done.reason().is_some_and(Reason::is_plain));
+    assert_eq!(done.reason().and_then(Reason::undecoded), None);
+    assert_eq!(Origin::default(), Origin::Plain);
+    assert_eq!(Position::from(SequenceNumber::ZERO).sub_sequence(), 0);
 }
 
 /// S-203: every reason can be matched and named, and none is worth a retry.
@@ -140,7 +142,9 @@ fn reasons_are_told_apart() {
         (frame(&record(&[0x08, 1, 0x1A, 0])), Reason::IndexOutOfRange),
     ];
     let strict = Deaggregator::new().strictness(Strictness::Strict);
+    assert!(Reason::ALL.iter().all(|reason| !reason.is_retryable()));
     for (bytes, expected) in cases {
+        assert_eq!(expected.undecoded().is_none(), expected.is_plain());
         assert_eq!(Aggregate::parse(&bytes[..]).unwrap_err(), expected);
         let is_plain = match expected {
             Reason::NotAggregated | Reason::TooShort => true,

@@ -46,6 +46,18 @@ async fn all_metrics_carry_the_stream() {
     }
 }
 
+/// S-160: metrics are an option that is off by default, and the log goes to `tracing` without being asked.
+#[tokio::test(start_paused = true)]
+async fn metrics_are_off_and_the_log_is_on_by_default() {
+    let (log, _guard) = Log::capture();
+    let kinesis = service(1);
+    assert!(format!("{:?}", builder(&kinesis)).contains("metrics: Noop"));
+    kinesis.faults().next(Operation::PutRecords, 1, Fault::Disconnect);
+    let producer = producer(&kinesis);
+    assert_eq!(attempts(&producer.put_batch(records(1)).await.unwrap()), [2]);
+    assert!(log.lines("WARN")[0].contains("PutRecords failed stream=orders"), "{}", log.text());
+}
+
 /// S-195, S-196, S-198: a repeated record counts as sent once, as retried each time, and its bytes not at all.
 #[tokio::test(start_paused = true)]
 async fn sent_and_retried_records_are_counted() {

@@ -20,7 +20,7 @@ use crate::limits::{MAX_RECORDS_PER_READ, MIN_READ_INTERVAL, MIN_RETENTION};
 /// let error = config.max_records(0).validate().unwrap_err();
 /// assert_eq!(error.field(), "max_records");
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",
     derive(serde::Serialize, serde::Deserialize),

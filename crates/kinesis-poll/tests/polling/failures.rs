@@ -102,7 +102,7 @@ async fn a_bounded_run_ends_with_the_eighth_failure() {
     put(&kinesis, 0..1);
     kinesis.faults().next(Operation::GetRecords, 7, Fault::InternalFailure);
     assert_eq!(
-        read(&mut reader(&kinesis, StartPosition::TrimHorizon, config), 1).await.payloads,
+        read(&mut reader(&kinesis, StartPosition::TrimHorizon, config.clone()), 1).await.payloads,
         expected(0..1)
     );
 

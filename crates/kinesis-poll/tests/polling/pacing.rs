@@ -50,7 +50,7 @@ async fn two_consumers_share_the_budget_by_setting_it() {
     let kinesis = service(1);
     put(&kinesis, 0..500);
     let config = PollConfig::default().min_interval(400 * MS).max_records(10);
-    let mut one = reader(&kinesis, StartPosition::TrimHorizon, config);
+    let mut one = reader(&kinesis, StartPosition::TrimHorizon, config.clone());
     let mut other = reader(&kinesis, StartPosition::TrimHorizon, config);
     let (one, other) = tokio::join!(read(&mut one, 500), read(&mut other, 500));
     assert_eq!((one.payloads, other.payloads), (expected(0..500), expected(0..500)));

@@ -210,9 +210,12 @@ fn incompressible_payloads_are_passed_on_when_asked_for() {
     let noise = Bytes::from(common::noise(1024 * 1024 - 10));
     for format in Compression::ALL {
         let compressor = Compressor::new(format).unwrap();
-        let grown = compressor.compress(&noise).unwrap();
-        assert!(grown.len() > noise.len());
-        assert!(grown.len() < noise.len() + 400, "{format} adds {}", grown.len() - noise.len());
+        for level in [Level::Fastest, Level::Default, Level::Best] {
+            let grown = compressor.clone().level(level).unwrap().compress(&noise).unwrap();
+            assert!(grown.len() > noise.len());
+            assert!(grown.len() < noise.len() + 400, "{format} adds {}", grown.len() - noise.len());
+            assert_eq!(Decompressor::auto().decompress(&grown).unwrap(), noise, "{format} {level:?}");
+        }
 
         let careful = compressor.incompressible(Incompressible::PassOn);
         let sent = careful.compress(&noise).unwrap();

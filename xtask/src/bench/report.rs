@@ -167,6 +167,21 @@ mod tests {
         assert_eq!(text.matches("deagg_view_100b_vs_node").count(), 1);
     }
 
+    /// S-148: ratio and CPU time of every codec on three corpora are in the published page.
+    #[test]
+    fn the_published_page_has_every_codec_and_corpus() {
+        let page = include_str!("../../../docs/benchmarks/formats.md");
+        for (_, corpus) in CORPORA {
+            for codec in CODECS {
+                let beginning = format!("| {corpus} | {codec} ");
+                let line = page.lines().find(|line| line.starts_with(&beginning));
+                let line = line.unwrap_or_else(|| panic!("no line begins with {beginning}"));
+                let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+                assert!(cells[3].ends_with(" x") && cells[4].parse::<f64>().is_ok(), "{line}");
+            }
+        }
+    }
+
     #[test]
     fn figures_are_readable() {
         assert_eq!(figures(7.25), "7.2");

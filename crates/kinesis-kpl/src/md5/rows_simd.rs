@@ -64,11 +64,13 @@ fn absorb_with<S: Simd>(
 ) {
     let mut rows: [u32x8<S>; 4] = state.map(|row| row.simd_into(simd));
     for at in 0..count {
-        let words: [[u32; 16]; LANES] = from_fn(|lane| block_words(&parts[lane][at]));
-        let block: [u32x8<S>; 16] = from_fn(|word| {
-            let row: [u32; LANES] = from_fn(|lane| words[lane][word]);
-            row.simd_into(simd)
-        });
+        let mut words = [[0; LANES]; 16];
+        for (lane, part) in parts.iter().enumerate() {
+            for (row, word) in words.iter_mut().zip(block_words(&part[at])) {
+                row[lane] = word;
+            }
+        }
+        let block: [u32x8<S>; 16] = words.map(|row| row.simd_into(simd));
         rows = compress(rows, &block, &CONSTANTS);
     }
     *state = rows.map(Into::into);

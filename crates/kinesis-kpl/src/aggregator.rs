@@ -18,12 +18,12 @@ const KPL_KEY: &str = "a";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The aggregate is full: [`finish`](Aggregator::finish) it and offer the record again.
+    /// The aggregate is full: [`finish`](Aggregator::finish) it and offer the record again. It fits an empty one.
     Full,
     /// The record with its frame exceeds the size limit even alone. Send it as a plain record, or reject it where
     /// it exceeds the stream's limit too.
     SendAlone,
-    /// The aggregate has another partition key and [`KeyMode::Same`] is set.
+    /// The aggregate has another partition key and [`KeyMode::Same`] is set. An empty one takes the record.
     OtherPartitionKey,
     /// The record belongs to another shard than [`AggregatorConfig::range`].
     OutsideRange,
@@ -190,35 +190,40 @@ impl Aggregator {
         Plan { key, hash, tags_len, record_len, growth }
     }
 
+    /// Whether the record may come in. `Full` and `OtherPartitionKey` promise that an empty aggregate takes it.
     fn admit(
         &mut self,
         record: &RecordRef<'_>,
         plan: &Plan,
         hash_text: Option<&[u8]>,
     ) -> Result<(), Refusal> {
+        let Some(why) = self.objection(record, plan) else { return Ok(()) };
+        // Alone it may be larger than in here, where its key may be known and another's counts as the outer one.
+        let too_large = || self.alone_len(record, plan.tags_len, hash_text) > self.config.max_bytes;
+        match why {
+            Refusal::Full | Refusal::OtherPartitionKey if too_large() => Err(Refusal::SendAlone),
+            why => Err(why),
+        }
+    }
+
+    fn objection(&mut self, record: &RecordRef<'_>, plan: &Plan) -> Option<Refusal> {
         let key_len =
             if self.count == 0 { self.outer_key_len(record.partition_key.len()) } else { self.key_len() };
-        if self.framed_len() + plan.growth + key_len > self.config.max_bytes {
-            let alone = self.alone_len(record, plan.tags_len, hash_text);
-            return Err(if alone > self.config.max_bytes { Refusal::SendAlone } else { Refusal::Full });
-        }
-        if self.count >= self.config.max_records {
-            return Err(Refusal::Full);
+        if self.framed_len() + plan.growth + key_len > self.config.max_bytes
+            || self.count >= self.config.max_records
+        {
+            return Some(Refusal::Full);
         }
         if self.config.key_mode == KeyMode::Same && self.count > 0 && plan.key != Slot::Known(0) {
-            return Err(Refusal::OtherPartitionKey);
+            return Some(Refusal::OtherPartitionKey);
         }
-        if let Some(range) = self.config.range.filter(|range| !range.is_full()) {
-            let key = match (record.explicit_hash_key, plan.key) {
-                (Some(key), _) => key,
-                (None, Slot::Known(index)) => self.keys.hash_key(index, record.partition_key),
-                (None, Slot::New(_)) => crate::hash_key(record.partition_key),
-            };
-            if !range.contains(key) {
-                return Err(Refusal::OutsideRange);
-            }
-        }
-        Ok(())
+        let range = self.config.range.filter(|range| !range.is_full())?;
+        let key = match (record.explicit_hash_key, plan.key) {
+            (Some(key), _) => key,
+            (None, Slot::Known(index)) => self.keys.hash_key(index, record.partition_key),
+            (None, Slot::New(_)) => crate::hash_key(record.partition_key),
+        };
+        (!range.contains(key)).then_some(Refusal::OutsideRange)
     }
 
     /// The size of an aggregate with only this record, by the size rule.

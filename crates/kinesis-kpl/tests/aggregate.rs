@@ -160,6 +160,30 @@ fn the_count_limit_holds() {
     aggregator.try_push(RecordRef::new("c", b"3")).unwrap();
 }
 
+/// F-31: found by fuzzing. A record with a long key can fit beside one with a short key (which counts as the outer one)
+/// and not alone. When it is refused for another reason than size, that must not promise that an empty aggregate
+/// takes it.
+#[test]
+fn what_is_offered_again_fits_an_empty_aggregate() {
+    let long = "k".repeat(40);
+    for (config, refused_beside) in [
+        (config().max_records(1), Refusal::Full),
+        (config().key_mode(KeyMode::Same), Refusal::OtherPartitionKey),
+    ] {
+        let mut aggregator = aggregator(config.max_bytes(110));
+        for (data_len, expected) in [(0, refused_beside), (8, Refusal::SendAlone)] {
+            aggregator.try_push(RecordRef::new("k", b"")).unwrap();
+            let data = vec![0; data_len];
+            let refused = aggregator.try_push(RecordRef::new(&long, &data)).unwrap_err();
+            assert_eq!(refused.why, expected);
+            aggregator.clear();
+            let again = aggregator.try_push(refused.record).map_err(|refused| refused.why);
+            assert_eq!(again, if expected == Refusal::SendAlone { Err(Refusal::SendAlone) } else { Ok(()) });
+            aggregator.clear();
+        }
+    }
+}
+
 /// Counted by payload only, the partition key is on top.
 #[test]
 fn the_partition_key_may_be_left_out_of_the_size() {

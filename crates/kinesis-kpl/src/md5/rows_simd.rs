@@ -1,7 +1,5 @@
 //! Several messages side by side in vectors: the widest that the machine has, chosen when the program runs.
 
-use std::array::from_fn;
-
 use fearless_simd::{Level, Simd, SimdInto as _, dispatch, u32x8};
 
 use super::word::{CONSTANTS, Word, compress};

@@ -77,11 +77,14 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
 
     // The peers run before and after our own turns, and their best counts: a busy moment is not to our favour.
     let mut foreign = vec![(formats::NODE, rows(&mut node)?), (formats::PYTHON, rows(&mut python)?)];
-    let mut own = rows(&mut bench(workspace, "kinesis-kpl", quick))?;
+    let mut own = rows(&mut bench(workspace, "kinesis-kpl", &[], quick))?;
+    // Only what the feature changes; its ratios are of its own run.
+    let with_vectors = rows(&mut bench(workspace, "kinesis-kpl", &["--features", "simd"], quick))?;
+    own.extend(with_vectors.into_iter().filter(|row| row.name.ends_with("_simd")));
     for (peer, command) in foreign.iter_mut().zip([&mut node, &mut python]) {
         formats::keep_best(&mut peer.1, rows(command)?);
     }
-    own.extend(rows(&mut bench(workspace, "kinesis-compress", quick))?);
+    own.extend(rows(&mut bench(workspace, "kinesis-compress", &[], quick))?);
     let all = formats::with_peers(own, &foreign);
     check_names(&all)?;
     for row in &all {
@@ -101,10 +104,11 @@ fn arguments(args: &[String]) -> Result<bool> {
     }
 }
 
-/// The crate's benchmark, told to print rows; with the default features of that crate alone.
-fn bench(workspace: &Workspace, package: &str, quick: bool) -> Command {
+/// The crate's benchmark, told to print rows; with the features of that crate alone.
+fn bench(workspace: &Workspace, package: &str, features: &[&str], quick: bool) -> Command {
     let mut cargo = process::cargo(workspace.root());
-    cargo.args(["bench", "--quiet", "--locked", "--package", package, "--benches", "--", "--rows"]);
+    cargo.args(["bench", "--quiet", "--locked", "--package", package]).args(features);
+    cargo.args(["--benches", "--", "--rows"]);
     cargo.args(quick.then_some(QUICK));
     cargo
 }

@@ -29,7 +29,9 @@ const KPL: &str = "
 
 Random payloads, 16 partition keys, no explicit hash keys: 480 records of 100 bytes in an aggregate of 51 KB, and 870
 records of 1 KB in one of 0.9 MB. `view` iterates borrowed records, `owned` gives records that share the aggregate's
-buffer; both check the MD5 digest first unless they are called `nocheck`. `md5_*` is the digest alone.
+buffer; both check the MD5 digest first unless they are called `nocheck`. `md5_*` is the digest alone: `md5` by the
+crate `md-5`, `own` by this one. `batch` handles sixteen aggregates at a time, their digests side by side; `simd` does
+so with the feature of that name.
 ";
 
 const PEERS: &str = "

@@ -1,19 +1,15 @@
 //! The two calls to the service.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use aws_sdk_kinesis::Client;
-use aws_sdk_kinesis::config::interceptors::BeforeDeserializationInterceptorContextRef;
-use aws_sdk_kinesis::config::{ConfigBag, Intercept, RuntimeComponents};
 use aws_sdk_kinesis::operation::get_records::GetRecordsOutput;
-use aws_sdk_kinesis::primitives::{DateTime, DateTimeFormat};
 use aws_sdk_kinesis::types::ShardIteratorType;
-use kinesis_core::aws::{FailureKind, ServiceFailure, date_time, timestamp};
+use kinesis_core::aws::{DateHeader, FailureKind, ServiceFailure, date_time};
 use kinesis_core::directory::ShardInfo;
 use kinesis_core::source::SourceRecord;
-use kinesis_core::{BoxError, ShardRef, StartPosition, Timestamp};
+use kinesis_core::{ShardRef, StartPosition};
 use tokio::time::Instant;
 
 use crate::PollConfig;
@@ -136,32 +132,4 @@ fn page(output: GetRecordsOutput) -> Result<Page, ServiceFailure> {
             .map(|millis| Duration::from_millis(millis.try_into().unwrap_or_default())),
         children: children.collect(),
     })
-}
-
-/// Keeps the `Date` header of an answer, also of a refusal: the service's time, to the second.
-#[derive(Debug, Clone, Default)]
-struct DateHeader(Arc<Mutex<Option<Timestamp>>>);
-
-impl DateHeader {
-    fn get(&self) -> Option<Timestamp> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Intercept for DateHeader {
-    fn name(&self) -> &'static str {
-        "DateHeader"
-    }
-
-    fn read_before_deserialization(
-        &self,
-        context: &BeforeDeserializationInterceptorContextRef<'_>,
-        _components: &RuntimeComponents,
-        _config: &mut ConfigBag,
-    ) -> Result<(), BoxError> {
-        let date = context.response().headers().get("date");
-        let date = date.and_then(|text| DateTime::from_str(text, DateTimeFormat::HttpDate).ok());
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = date.as_ref().map(timestamp);
-        Ok(())
-    }
 }

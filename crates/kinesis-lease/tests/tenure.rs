@@ -3,9 +3,6 @@
 mod common;
 
 use common::*;
-use kinesis_core::Checkpoint;
-use kinesis_core::directory::ShardInfo;
-use kinesis_lease::{CoolDown, LeaseError, LeaseEvent, LossReason};
 
 /// S-042: what is released at a shutdown can be taken at once, long before it would expire.
 #[tokio::test(start_paused = true)]

@@ -97,7 +97,7 @@ impl Machine {
     /// Takes what is free and asks for what is too much elsewhere.
     pub(super) fn balance(&mut self, now: Instant) {
         let mut spread = self.spread(now);
-        self.keep_free_since(&spread, now);
+        let orphans = self.orphans(&spread);
         let others: usize = spread.others.values().map(Vec::len).sum();
         let runnable = spread.mine + others + spread.free.len();
         // A worker without a row in the table is one of its workers, too, if it is us.
@@ -108,10 +108,8 @@ impl Machine {
         let mut mine = spread.mine;
         self.random.shuffle(&mut spread.free);
         for key in &spread.free {
-            // Up to the target at once; beyond it only what nobody else has wanted for a while.
-            let waited = self.seen.get(key).and_then(|seen| seen.free_since);
-            let orphaned = waited.is_some_and(|since| now >= since + self.config.look_interval);
-            if mine < room && (mine < target || orphaned) {
+            // Up to the target at once; beyond it only what nobody has taken since the last look.
+            if mine < room && (mine < target || orphans.contains(key)) {
                 mine += 1;
                 taken.push(key.clone());
             }
@@ -153,14 +151,16 @@ impl Machine {
         Some(fitting[chosen].clone())
     }
 
-    fn keep_free_since(&mut self, spread: &Spread, now: Instant) {
+    /// What is free now and was so in the last look.
+    fn orphans(&mut self, spread: &Spread) -> BTreeSet<LeaseKey> {
         let free: BTreeSet<&LeaseKey> = spread.free.iter().collect();
+        let mut orphans = BTreeSet::new();
         for (key, seen) in &mut self.seen {
-            if free.contains(key) {
-                seen.free_since.get_or_insert(now);
-            } else {
-                seen.free_since = None;
+            let is_free = free.contains(key);
+            if std::mem::replace(&mut seen.was_free, is_free) && is_free {
+                orphans.insert(key.clone());
             }
         }
+        orphans
     }
 }

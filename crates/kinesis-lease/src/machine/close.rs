@@ -155,12 +155,11 @@ impl Machine {
 
     pub(super) fn begin_stop(&mut self, now: Instant) {
         self.phase = Phase::Stopping;
-        let open: Vec<LeaseKey> =
-            self.held.iter().filter(|(_, held)| !held.is_ghost()).map(|(key, _)| key.clone()).collect();
-        for key in open {
-            let Some(held) = self.held.get_mut(&key) else { continue };
-            if held.closing.is_none() {
-                held.closing = Some(Closing::Release { cool_down: None, reply: None });
+        for (key, held) in &mut self.held {
+            if !held.is_ghost() && held.closing.is_none() {
+                // Over for its consumer before the row says so: another worker may take it the moment it does.
+                self.actions.push(Action::Ended { key: key.clone(), token: held.token });
+                held.close_silently();
             }
         }
         self.give_back(now);

@@ -102,6 +102,15 @@ impl Held {
         self.wanted.is_some()
     }
 
+    /// Whether the tenure is being closed and does not wait for something else.
+    pub(super) fn can_close(&self) -> bool {
+        match &self.closing {
+            Some(Closing::Release { .. }) => true,
+            Some(Closing::End { stage, .. }) => matches!(stage, EndStage::Children | EndStage::Ready),
+            None => false,
+        }
+    }
+
     /// Ends the tenure for its consumer and releases the lease without anybody waiting for it.
     pub(super) fn close_silently(&mut self) {
         self.ghost = true;

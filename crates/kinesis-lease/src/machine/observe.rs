@@ -16,8 +16,8 @@ pub(super) struct Seen {
     pub(super) row: Lease,
     /// Since when its counter stands still.
     pub(super) since: Instant,
-    /// Since when it has been free to take, while it is.
-    pub(super) free_since: Option<Instant>,
+    /// Whether the last look found it free to take.
+    pub(super) was_free: bool,
     /// Since when the same workers have been handing it over.
     pub(super) hand_over_since: Option<Instant>,
     /// When a write of ours told us; an older look knows less.
@@ -36,13 +36,13 @@ fn owners(row: &Lease) -> (Option<&WorkerId>, Option<&WorkerId>) {
 impl Seen {
     fn new(row: Lease, now: Instant, told_at: Option<Instant>) -> Self {
         let hand_over_since = row.checkpoint_owner.is_some().then_some(now);
-        Self { row, since: now, free_since: None, hand_over_since, told_at }
+        Self { row, since: now, was_free: false, hand_over_since, told_at }
     }
 
     fn update(&mut self, row: Lease, now: Instant, told_at: Option<Instant>) {
         if pulse(&self.row) != pulse(&row) {
             self.since = now;
-            self.free_since = None;
+            self.was_free = false;
         }
         if row.checkpoint_owner.is_none() {
             self.hand_over_since = None;
@@ -90,7 +90,7 @@ impl Machine {
         let next = look.started + self.config.look_interval.mul_f64(jitter);
         self.next_look = (!std::mem::take(&mut self.look_again)).then_some(next);
         self.keep_unreadable(look.unreadable);
-        let found: BTreeSet<LeaseKey> = look.rows.iter().map(|row| row.key.clone()).collect();
+        let found: BTreeSet<&LeaseKey> = look.rows.iter().map(|row| &row.key).collect();
         let is_older = |seen: &Seen| seen.told_at.is_some_and(|told| told >= look.started);
         self.seen.retain(|key, seen| found.contains(key) || is_older(seen));
         for row in look.rows {

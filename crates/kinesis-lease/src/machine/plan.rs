@@ -1,6 +1,6 @@
 //! What is due: looks, renewals, checkpoints, ends of tenures, reads of doubtful rows.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use kinesis_core::lease::LeaseKey;
 
@@ -26,14 +26,17 @@ impl Machine {
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         let look = self.next_look.filter(|_| !self.looking);
         let doubts = self.doubts.values().filter_map(|doubt| doubt.read_at);
+        let calm = self.batches.len() < UNHURRIED_BATCHES;
         let held = self.held.values().flat_map(|held| {
             let due = held.valid_from + self.config.heartbeat_interval;
             let write = (!held.in_flight()).then(|| match held.retry_at {
-                Some(retry) if self.wants_write(held) => retry,
+                Some(retry) if held.can_close() || (calm && held.has_wanted()) => retry,
                 Some(retry) => retry.max(due),
                 None => due,
             });
-            [Some(self.believed_until(held)), held.hand_over, write]
+            // The end of a hand-over is of no interest once the tenure is being closed.
+            let hand_over = held.hand_over.filter(|_| held.closing.is_none());
+            [Some(self.believed_until(held)), hand_over, write]
         });
         look.into_iter().chain(doubts).chain(held.flatten()).min()
     }
@@ -43,15 +46,6 @@ impl Machine {
         // Any time in the past will do, and `None` is that.
         self.next_look = None;
         self.look_again = self.looking;
-    }
-
-    fn wants_write(&self, held: &super::Held) -> bool {
-        let closing = match &held.closing {
-            Some(Closing::End { stage, .. }) => matches!(stage, EndStage::Ready | EndStage::Children),
-            Some(Closing::Release { .. }) => true,
-            None => false,
-        };
-        closing || held.has_wanted()
     }
 
     fn end_what_is_over(&mut self, now: Instant) {
@@ -89,8 +83,8 @@ impl Machine {
         let is_due = |held: &super::Held, slack| now + slack >= held.valid_from + heartbeat;
         let may_write = |held: &super::Held| !held.in_flight() && held.retry_at.is_none_or(|at| at <= now);
         // Once one lease is due, others that soon will be go with it: one call instead of many.
-        let any_due = self.held.values().any(|held| may_write(held) && is_due(held, Default::default()));
-        let slack = if any_due { heartbeat / 4 } else { Default::default() };
+        let any_due = self.held.values().any(|held| may_write(held) && is_due(held, Duration::ZERO));
+        let slack = if any_due { heartbeat / 4 } else { Duration::ZERO };
         let mut writes = Vec::new();
         for held in self.held.values_mut().filter(|held| may_write(held)) {
             if let Some(Closing::End { children, stage: stage @ EndStage::Children, .. }) = &mut held.closing

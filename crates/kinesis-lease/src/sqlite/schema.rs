@@ -66,7 +66,12 @@ pub(super) async fn setup(
     let version = sqlx::query(statement).fetch_optional(&mut **transaction).await.map_err(failed)?;
     let version = version.map(|row| row.try_get::<i64, _>(0)).transpose().map_err(failed)?;
     match (has_leases, version) {
-        (true, Some(VERSION)) => check_columns(transaction, table, file).await,
+        (true, Some(VERSION)) => {
+            check_columns(transaction, table, file).await?;
+            // Changes nothing, but fails now rather than later when the file cannot be written.
+            let statement = format!("UPDATE {versions} SET version = {VERSION}");
+            run(transaction, statement).await.map_err(failed)
+        }
         (true, None) => Err(wrong(table, file, "is there, but was not made by this library")),
         (false, Some(_)) => Err(wrong(table, file, "is gone, but its version is still there")),
         (true, Some(other)) => {

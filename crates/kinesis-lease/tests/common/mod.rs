@@ -1,5 +1,5 @@
 //! A directory and stores that tests can look into.
-#![allow(dead_code, reason = "each test binary uses a part of it")]
+#![allow(dead_code, clippy::unwrap_used, reason = "helpers of tests; each test binary uses a part of them")]
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};

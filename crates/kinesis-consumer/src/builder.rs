@@ -268,6 +268,7 @@ impl<D> ConsumerBuilder<D> {
         shutdown_timeout: Duration;
         lost_lease_grace: Duration;
         close_timeout: Duration;
+        stuck_after: Duration;
         reopen_initial: Duration;
         reopen_max: Duration;
         max_decoded_bytes: usize;
@@ -362,8 +363,9 @@ impl<D> ConsumerBuilder<D> {
                 "is missing; failure_policy = skip_after needs a dead-letter service",
             ));
         }
+        let source = self.source;
         #[cfg(feature = "poll")]
-        let source = match self.source {
+        let source = match source {
             Some(source) => Some(source),
             None => {
                 let mut source = PollSource::new(self.clients.clone(), self.config.poll.clone())?
@@ -375,8 +377,6 @@ impl<D> ConsumerBuilder<D> {
                 Some(Arc::new(source) as Arc<dyn ShardSource>)
             }
         };
-        #[cfg(not(feature = "poll"))]
-        let source = self.source;
         let Some(source) = source else {
             return Err(ConfigError::new(
                 "source",

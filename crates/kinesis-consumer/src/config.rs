@@ -105,6 +105,10 @@ pub struct ConsumerConfig {
     /// lease. Default 5 s.
     #[cfg_attr(feature = "serde", serde(with = "humantime_serde"))]
     pub close_timeout: Duration,
+    /// How long a handler or a callback may run before a warning says so; it is repeated after each such time. Default
+    /// 60 s.
+    #[cfg_attr(feature = "serde", serde(with = "humantime_serde"))]
+    pub stuck_after: Duration,
     /// The first delay before a shard is opened again that could not be read (access denied). Default 1 s.
     #[cfg_attr(feature = "serde", serde(with = "humantime_serde"))]
     pub reopen_initial: Duration,
@@ -125,6 +129,9 @@ pub struct ConsumerConfig {
     pub poll: PollConfig,
 }
 
+/// Longer times are mistakes, and sums of them would overflow.
+const MAX_DURATION: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
 impl Default for ConsumerConfig {
     fn default() -> Self {
         Self {
@@ -142,6 +149,7 @@ impl Default for ConsumerConfig {
             shutdown_timeout: Duration::from_secs(30),
             lost_lease_grace: Duration::from_secs(1),
             close_timeout: Duration::from_secs(5),
+            stuck_after: Duration::from_secs(60),
             reopen_initial: Duration::from_secs(1),
             reopen_max: Duration::from_secs(60),
             max_decoded_bytes: 10 * 1024 * 1024,
@@ -175,10 +183,21 @@ impl ConsumerConfig {
             ("retry_initial", self.retry_initial),
             ("shutdown_timeout", self.shutdown_timeout),
             ("close_timeout", self.close_timeout),
+            ("stuck_after", self.stuck_after),
             ("reopen_initial", self.reopen_initial),
         ];
         if let Some((field, _)) = durations.into_iter().find(|(_, duration)| duration.is_zero()) {
             return Err(ConfigError::new(field, "must be longer than zero"));
+        }
+        let others = [
+            ("retry_max", self.retry_max),
+            ("reopen_max", self.reopen_max),
+            ("cool_down", self.cool_down),
+            ("lost_lease_grace", self.lost_lease_grace),
+        ];
+        let too_long = |(_, duration): &(_, Duration)| *duration > MAX_DURATION;
+        if let Some((field, _)) = durations.into_iter().chain(others).find(too_long) {
+            return Err(ConfigError::new(field, "must not be longer than a year"));
         }
         if self.retry_max < self.retry_initial {
             return Err(ConfigError::new("retry_max", "must not be shorter than retry_initial"));

@@ -11,9 +11,8 @@ use kinesis_core::{ApplicationName, StreamRef, WorkerId};
 use kinesis_lease::{Coordinator, HeartbeatMode, LeaseStoreSource};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
 
-use crate::engine::{Context, StopRequest, Supervisor};
+use crate::engine::{Context, StopRequest, Supervisor, later};
 use crate::{ConsumerError, Report};
 
 /// Consumes a stream together with the other workers of its application.
@@ -59,7 +58,7 @@ impl Consumer {
             result = &mut running => return result,
             () = signal => {}
         }
-        stop.send_replace(Some(Instant::now() + timeout));
+        stop.send_replace(Some(later(timeout)));
         running.await
     }
 
@@ -89,12 +88,18 @@ impl Consumer {
         if let Some(worker) = worker {
             coordinator = coordinator.worker(worker);
         }
+        let mut start = pin!(coordinator.start());
         let mut early = stop.clone();
         let started = tokio::select! {
             biased;
-            started = coordinator.start() => started.map_err(ConsumerError::Start)?,
-            // A stop that comes during the start: nothing was taken that had to be given back.
-            () = async { drop(early.wait_for(Option::is_some).await) } => return Ok(Report::never_started()),
+            started = &mut start => started.map_err(ConsumerError::Start)?,
+            () = async { drop(early.wait_for(Option::is_some).await) } => {
+                // A start that is about to end may take leases already: those are given back. One that hangs has none.
+                match tokio::time::timeout(cx.config.close_timeout, start).await {
+                    Ok(Ok(started)) => started,
+                    Ok(Err(_)) | Err(_) => return Ok(Report::never_started()),
+                }
+            }
         };
         let (coordinator, events) = started;
         Box::pin(Supervisor::new(Arc::new(cx), stream, coordinator, events).run(stop)).await
@@ -110,13 +115,15 @@ pub struct ConsumerHandle {
 }
 
 impl ConsumerHandle {
-    /// Stops gracefully within `deadline` and waits for the end. Every call gets the same report; a later call may
-    /// bring the deadline forward. Cancel-safe: the stop goes on.
+    /// Stops gracefully and waits for the end. Handlers have until `deadline` to finish; what remains to be done then
+    /// (callback, reader, position, lease) may take [`close_timeout`](crate::ConsumerConfig::close_timeout) a step.
+    ///
+    /// Every call gets the same report; a later call may bring the deadline forward. Cancel-safe: the stop goes on.
     ///
     /// # Errors
     /// As [`Consumer::run`].
     pub async fn shutdown(&self, deadline: Duration) -> Result<Report, Arc<ConsumerError>> {
-        let deadline = Instant::now() + deadline;
+        let deadline = later(deadline);
         self.stop.send_if_modified(|asked| {
             let earlier = asked.is_none_or(|asked| deadline < asked);
             if earlier {

@@ -1,27 +1,20 @@
 //! Handing records to the handler: attempts, failures, dead letters.
 
 use std::collections::VecDeque;
-use std::future::Future;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use futures_util::FutureExt as _;
-use kinesis_core::processing::{CompletionSink, CompletionTicket, FailureClass, HandlerError};
+use kinesis_core::processing::{FailureClass, HandlerError};
 use kinesis_core::source::SourceBatch;
 use kinesis_core::{Ack, BoxError, DeadLetter, DeadLetterReason, Position, RecordAck, RecordBatch};
 use tokio::time::Instant;
 use tower::ServiceExt as _;
 use tower_service::Service as _;
 
+use super::offering::Offering;
 use super::policy::{Attempts, Verdict};
 use super::shard::{Ending, ShardTask};
 use super::wire::WireRecord;
 use crate::door::{BatchService, HandlerService, RecordService};
-
-/// The handler panicked; the panic is contained to its shard.
-#[derive(Debug, thiserror::Error)]
-#[error("the handler panicked: {0}")]
-struct Panicked(String);
 
 /// A handler answered `Manual` without having taken the record's completion.
 #[derive(Debug, thiserror::Error)]
@@ -81,6 +74,7 @@ impl ShardTask {
         for wire in &left {
             self.progress.deliver(wire.record.position());
         }
+        self.in_hand = left.first().map(|wire| wire.record.position().clone());
         let mut attempts = self.attempts();
         // Set when attempts are used up and nobody knows which record is bad: then they are offered one by one.
         let mut single = false;
@@ -90,12 +84,13 @@ impl ShardTask {
             let records = left[..size].iter().map(|wire| wire.record.clone()).collect();
             let batch = RecordBatch::builder(self.shard.clone(), self.tenure.fence(), records)
                 .behind_latest(self.behind)
-                .checkpointer(self.checkpointer())
+                .checkpointer(self.checkpointer(Some(last.clone())))
                 .ownership(self.tenure.ownership())
                 .build();
             let started = Instant::now();
-            match self.guarded(call_batch(service.clone(), batch)).await? {
+            match self.guarded("process", call_batch(service.clone(), batch)).await? {
                 Ok(ack) => {
+                    self.progress.taken(&last);
                     match ack {
                         Ack::UpTo(position) => self.progress.finish_range(&first, &position.min(last)),
                         Ack::Manual => {}
@@ -109,9 +104,20 @@ impl ShardTask {
                     let (class, failed_at) = describe(&*error);
                     let done = failed_at.as_ref().map_or(0, |at| count_before(&left[..size], at));
                     if done > 0 {
-                        self.progress.finish_range(&first, left[done - 1].record.position());
+                        let last_done = left[done - 1].record.position();
+                        self.progress.finish_range(&first, last_done);
+                        self.progress.taken(last_done);
                         left.drain(..done);
                         attempts = self.attempts();
+                    }
+                    // What the handler finished through a checkpointer before it failed is not offered again.
+                    let progress = &self.progress;
+                    left.retain(|wire| !progress.is_finished_at(wire.record.position()));
+                    self.in_hand = left.first().map(|wire| wire.record.position().clone());
+                    if left.is_empty() {
+                        let text = kinesis_core::error_chain(&*error);
+                        tracing::warn!(shard = %self.shard, error = text, "a handler failed after it had finished its records");
+                        break;
                     }
                     match self.after_failure(&mut attempts, class, &error).await? {
                         Next::Retry => {}
@@ -130,12 +136,15 @@ impl ShardTask {
                             )
                             .await?;
                             self.progress.finish_range(bad.record.position(), bad.record.position());
+                            self.progress.taken(bad.record.position());
                             attempts = self.attempts();
                         }
                     }
                 }
             }
+            self.in_hand = left.first().map(|wire| wire.record.position().clone());
         }
+        self.in_hand = None;
         Ok(())
     }
 
@@ -157,38 +166,45 @@ impl ShardTask {
         wire: WireRecord,
         mut attempts: Attempts,
     ) -> Result<(), Ending> {
+        self.in_hand = Some(wire.record.position().clone());
         loop {
-            let sink: Arc<dyn CompletionSink> = Arc::clone(&self.progress) as _;
-            let record = wire.record.clone().with_completion(CompletionTicket::new(sink, ticket));
+            let offering = Offering::new(Arc::clone(&self.progress));
+            let record = wire.record.clone().with_completion(offering.ticket(ticket));
             let started = Instant::now();
-            let error: BoxError = match self.guarded(call_record(service.clone(), record)).await? {
-                Ok(RecordAck::Manual) if self.progress.is_claimed(ticket) => {
+            let error: BoxError = match self.guarded("process", call_record(service.clone(), record)).await? {
+                Ok(RecordAck::Manual) if offering.is_claimed() => {
                     self.metrics.processed(1, wire.wire_bytes, started.elapsed());
-                    self.manual.insert(ticket, wire);
-                    return Ok(());
-                }
-                // Finished by hand before the handler even returned.
-                Ok(RecordAck::Manual) if self.progress.is_finished(ticket) => {
-                    self.metrics.processed(1, wire.wire_bytes, started.elapsed());
-                    return Ok(());
+                    if !self.progress.is_finished(ticket) {
+                        self.manual.insert(ticket, wire);
+                    }
+                    break;
                 }
                 Ok(RecordAck::Manual) => NoCompletion.into(),
                 Ok(_) => {
+                    offering.retire(ticket);
                     self.progress.finish(ticket);
                     self.metrics.processed(1, wire.wire_bytes, started.elapsed());
-                    return Ok(());
+                    break;
                 }
                 Err(error) => error,
             };
+            offering.retire(ticket);
+            if self.progress.is_finished(ticket) {
+                let text = kinesis_core::error_chain(&*error);
+                tracing::warn!(shard = %self.shard, error = text, "a handler failed after it had finished its records");
+                break;
+            }
             let (class, _) = describe(&*error);
             if let Next::DeadLetter = self.after_failure(&mut attempts, class, &error).await? {
                 let reason = reason_of(class);
                 self.send_dead_letter(&wire, reason, attempts.failures(), kinesis_core::error_chain(&*error))
                     .await?;
                 self.progress.finish(ticket);
-                return Ok(());
+                break;
             }
         }
+        self.in_hand = None;
+        Ok(())
     }
 
     /// Offers the records again whose completions were dropped: each is a transient failure of that record.
@@ -201,6 +217,7 @@ impl ShardTask {
             let Some(wire) = self.manual.remove(&ticket) else { continue };
             let mut attempts = self.attempts();
             let error: BoxError = CompletionDropped.into();
+            self.in_hand = Some(wire.record.position().clone());
             match self.after_failure(&mut attempts, FailureClass::Transient, &error).await? {
                 Next::Retry => self.offer_record_again(&service, ticket, wire, attempts).await?,
                 Next::DeadLetter => {
@@ -213,6 +230,7 @@ impl ShardTask {
                     )
                     .await?;
                     self.progress.finish(ticket);
+                    self.in_hand = None;
                 }
             }
         }
@@ -226,6 +244,7 @@ impl ShardTask {
         let position = wire.record.position();
         let error: BoxError = HandlerError::permanent(failure).at(position).into();
         let mut attempts = self.attempts();
+        self.in_hand = Some(wire.record.position().clone());
         self.after_failure(&mut attempts, FailureClass::Permanent, &error).await?;
         self.send_dead_letter(
             &wire,
@@ -235,6 +254,8 @@ impl ShardTask {
         )
         .await?;
         self.progress.finish(ticket);
+        self.progress.taken(wire.record.position());
+        self.in_hand = None;
         Ok(())
     }
 
@@ -299,7 +320,7 @@ impl ShardTask {
                 return Err(Ending::Exhausted(Exhausted(letter.error).into()));
             };
             let letter = letter.clone();
-            match self.guarded(service.oneshot(letter)).await? {
+            match self.guarded("dead_letter", service.oneshot(letter)).await? {
                 Ok(()) => {
                     tracing::warn!(shard = %self.shard, %position, "a record was given to the dead-letter service");
                     return Ok(());
@@ -311,54 +332,6 @@ impl ShardTask {
                 }
             }
         }
-    }
-
-    /// Runs something of the user's: a panic becomes an error, and an interrupt that runs out of time drops it.
-    pub(super) async fn guarded<T>(
-        &self,
-        call: impl Future<Output = Result<T, BoxError>>,
-    ) -> Result<Result<T, BoxError>, Ending> {
-        tokio::select! {
-            biased;
-            result = self.caught_result(call) => Ok(result),
-            interrupt = self.control.give_up() => Err(Ending::GaveUp(interrupt)),
-        }
-    }
-
-    async fn caught_result<T>(&self, call: impl Future<Output = Result<T, BoxError>>) -> Result<T, BoxError> {
-        match AssertUnwindSafe(call).catch_unwind().await {
-            Ok(result) => result,
-            Err(panic) => {
-                let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-                let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-                Err(Panicked(text.unwrap_or_else(|| "no message".to_owned())).into())
-            }
-        }
-    }
-
-    /// Runs a callback whose panic only gets logged.
-    pub(super) async fn caught<T>(&self, call: impl Future<Output = T>) -> Result<(), BoxError>
-    where
-        T: IntoResult,
-    {
-        self.caught_result(async { call.await.into_result() }).await
-    }
-}
-
-/// What callbacks return.
-pub(super) trait IntoResult {
-    fn into_result(self) -> Result<(), BoxError>;
-}
-
-impl IntoResult for () {
-    fn into_result(self) -> Result<(), BoxError> {
-        Ok(())
-    }
-}
-
-impl IntoResult for Result<(), BoxError> {
-    fn into_result(self) -> Result<(), BoxError> {
-        self
     }
 }
 

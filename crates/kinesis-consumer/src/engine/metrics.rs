@@ -6,6 +6,8 @@ use std::time::Duration;
 use kinesis_core::ShardRef;
 use kinesis_core::metrics::{Instrument, Labels, MetricsSink, names};
 
+use super::progress::Progress;
+
 #[derive(Debug)]
 pub(crate) struct ShardMetrics {
     behind: Arc<dyn Instrument>,
@@ -14,6 +16,7 @@ pub(crate) struct ShardMetrics {
     duration: Arc<dyn Instrument>,
     seconds: Arc<dyn Instrument>,
     errors: Arc<dyn Instrument>,
+    age: Arc<dyn Instrument>,
 }
 
 impl ShardMetrics {
@@ -30,6 +33,7 @@ impl ShardMetrics {
             duration: make(&names::PROCESS_DURATION),
             seconds: make(&names::PROCESS_SECONDS),
             errors: make(&names::PROCESS_ERRORS),
+            age: make(&names::PROGRESS_AGE),
         }
     }
 
@@ -44,6 +48,18 @@ impl ShardMetrics {
         self.bytes.add(bytes);
         self.duration.set(took.as_secs_f64() * 1_000.0);
         self.seconds.record(took.as_secs_f64());
+    }
+
+    /// Says every `interval` for how long records have been waiting, for as long as it is polled.
+    pub(crate) async fn age_every(&self, interval: Duration, progress: &Progress) {
+        loop {
+            self.progress_age(progress.age());
+            tokio::time::sleep(interval).await;
+        }
+    }
+
+    pub(crate) fn progress_age(&self, age: Duration) {
+        self.age.set(age.as_secs_f64());
     }
 
     pub(crate) fn failed(&self) {

@@ -2,12 +2,15 @@
 
 mod control;
 mod deliver;
+mod ending;
 mod metrics;
+mod offering;
 mod policy;
 mod progress;
 mod shard;
 mod supervisor;
 mod tracker;
+mod user;
 mod wire;
 
 use std::sync::Arc;
@@ -19,7 +22,7 @@ use tower::util::BoxCloneSyncService;
 
 use crate::ConsumerConfig;
 use crate::door::Door;
-pub(crate) use supervisor::{StopRequest, Supervisor};
+pub(crate) use supervisor::{StopRequest, Supervisor, later};
 pub(crate) use wire::WireStage;
 
 pub(crate) type DeadLetterService = BoxCloneSyncService<DeadLetter, (), BoxError>;

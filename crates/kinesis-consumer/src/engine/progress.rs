@@ -4,12 +4,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use kinesis_core::processing::{
-    CheckpointError, CheckpointSink, CheckpointVerb, CompletionOutcome, CompletionSink,
-};
+use kinesis_core::processing::{CheckpointError, CheckpointSink, CheckpointVerb};
 use kinesis_core::{Checkpoint, Position};
 use kinesis_lease::{LeaseError, Tenure};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::tracker::Tracker;
 
@@ -25,12 +24,24 @@ pub(crate) struct Progress {
 struct State {
     tracker: Tracker,
     stored: Option<Position>,
-    /// Tickets whose handle the handler took and still holds.
-    claimed: std::collections::BTreeSet<u64>,
     /// Tickets whose handle was dropped unfinished: their records are offered again.
     dropped: Vec<u64>,
     /// The work has ended: nothing is accepted any more.
     closed: bool,
+    /// When the watermark moved last, or the first of the unfinished records was handed out.
+    advanced_at: Instant,
+}
+
+impl State {
+    /// Changes the tracker, and notes when that moves the watermark.
+    fn change<T>(&mut self, change: impl FnOnce(&mut Tracker) -> T) -> T {
+        let before = self.tracker.first_unfinished().map(|(ticket, _)| ticket);
+        let result = change(&mut self.tracker);
+        if self.tracker.first_unfinished().map(|(ticket, _)| ticket) != before {
+            self.advanced_at = Instant::now();
+        }
+        result
+    }
 }
 
 impl Progress {
@@ -39,9 +50,9 @@ impl Progress {
         let state = State {
             tracker: Tracker::new(stored.clone()),
             stored,
-            claimed: std::collections::BTreeSet::new(),
             dropped: Vec::new(),
             closed: false,
+            advanced_at: Instant::now(),
         };
         Arc::new(Self { state: Mutex::new(state), changed: Notify::new(), tenure, verb })
     }
@@ -51,16 +62,21 @@ impl Progress {
     }
 
     pub(crate) fn deliver(&self, position: &Position) -> u64 {
-        self.state().tracker.deliver(position.clone())
+        self.state().change(|tracker| tracker.deliver(position.clone()))
+    }
+
+    /// Notes that a handler took everything up to a record without an error.
+    pub(crate) fn taken(&self, position: &Position) {
+        self.state().tracker.taken(position);
     }
 
     pub(crate) fn finish(&self, ticket: u64) {
-        self.state().tracker.finish(ticket);
+        self.state().change(|tracker| tracker.finish(ticket));
         self.changed.notify_waiters();
     }
 
     pub(crate) fn finish_range(&self, first: &Position, last: &Position) {
-        self.state().tracker.finish_range(first, last);
+        self.state().change(|tracker| tracker.finish_range(first, last));
         self.changed.notify_waiters();
     }
 
@@ -76,14 +92,40 @@ impl Progress {
         self.state().tracker.last_delivered().cloned()
     }
 
+    /// The last record that a handler took without an error: what a checkpoint without a position stores when the
+    /// tenure ends. Records behind it are still to be processed.
+    pub(crate) fn last_taken(&self) -> Option<Position> {
+        self.state().tracker.last_taken().cloned()
+    }
+
     pub(crate) fn is_finished(&self, ticket: u64) -> bool {
         self.state().tracker.is_finished(ticket)
     }
 
-    /// Whether the handler took the handle of this record.
-    pub(crate) fn is_claimed(&self, ticket: u64) -> bool {
+    pub(crate) fn is_finished_at(&self, position: &Position) -> bool {
+        self.state().tracker.is_finished_at(position)
+    }
+
+    /// For how long records have been handed out without the first of them being finished.
+    pub(crate) fn age(&self) -> Duration {
         let state = self.state();
-        state.claimed.contains(&ticket) || state.dropped.contains(&ticket)
+        if state.tracker.unfinished() == 0 { Duration::ZERO } else { state.advanced_at.elapsed() }
+    }
+
+    /// A record's handle was dropped unfinished.
+    pub(super) fn handle_dropped(&self, ticket: u64) {
+        {
+            let mut state = self.state();
+            if !state.closed && !state.tracker.is_finished(ticket) {
+                state.dropped.push(ticket);
+            }
+        }
+        self.changed.notify_waiters();
+    }
+
+    /// The record is offered again for another reason, or finished.
+    pub(super) fn forget_dropped(&self, ticket: u64) {
+        self.state().dropped.retain(|dropped| *dropped != ticket);
     }
 
     /// Takes the tickets whose handles were dropped unfinished.
@@ -93,16 +135,29 @@ impl Progress {
 
     /// Waits until fewer than `limit` records are unfinished, or a handle was dropped. Cancel-safe.
     pub(crate) async fn below(&self, limit: usize) {
+        self.wait_for(|state| state.tracker.unfinished() < limit || !state.dropped.is_empty()).await;
+    }
+
+    /// Waits until no handler can move the watermark any more: everything is finished, or what comes first is a record
+    /// that would have to be offered again, at `failed` or with a dropped handle. Cancel-safe.
+    pub(crate) async fn settled(&self, failed: Option<&Position>) {
+        self.wait_for(|state| match state.tracker.first_unfinished() {
+            Some((ticket, first)) => {
+                failed.is_some_and(|failed| failed <= first) || state.dropped.contains(&ticket)
+            }
+            None => true,
+        })
+        .await;
+    }
+
+    async fn wait_for(&self, done: impl Fn(&State) -> bool + Send) {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
             // Registered before looking, so that no change is missed in between.
             changed.as_mut().enable();
-            {
-                let state = self.state();
-                if state.tracker.unfinished() < limit || !state.dropped.is_empty() {
-                    return;
-                }
+            if done(&self.state()) {
+                return;
             }
             changed.await;
         }
@@ -177,38 +232,19 @@ pub(crate) fn checkpoint_error(error: LeaseError) -> CheckpointError {
 impl CheckpointSink for Progress {
     async fn checkpoint_to(&self, position: &Position) -> Result<(), CheckpointError> {
         self.check(CheckpointVerb::UpTo, position)?;
-        self.state().tracker.finish_up_to(position);
+        self.state().change(|tracker| tracker.finish_up_to(position));
         self.changed.notify_waiters();
         self.store().await
     }
 
     fn done(&self, position: &Position) -> Result<(), CheckpointError> {
         self.check(CheckpointVerb::Done, position)?;
-        let known = self.state().tracker.finish_at(position);
+        let known = self.state().change(|tracker| tracker.finish_at(position));
         self.changed.notify_waiters();
         if known {
             return Ok(());
         }
         let last = self.state().tracker.last_delivered().cloned();
         Err(CheckpointError::out_of_range(position.clone(), last.unwrap_or_else(|| position.clone())))
-    }
-}
-
-impl CompletionSink for Progress {
-    fn claimed(&self, ticket: u64) {
-        self.state().claimed.insert(ticket);
-    }
-
-    fn ended(&self, ticket: u64, outcome: CompletionOutcome) {
-        {
-            let mut state = self.state();
-            state.claimed.remove(&ticket);
-            match outcome {
-                CompletionOutcome::Done => state.tracker.finish(ticket),
-                _ if !state.closed => state.dropped.push(ticket),
-                _ => {}
-            }
-        }
-        self.changed.notify_waiters();
     }
 }

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
-use kinesis_core::lease::{LeaseKey, TenureToken};
+use kinesis_core::lease::LeaseKey;
 use kinesis_core::metrics::{Labels, names};
 use kinesis_core::{BoxError, StreamRef};
 use kinesis_lease::{Coordinator, LeaseEvent, LeaseEvents, Tenure};
@@ -13,6 +14,7 @@ use tokio::time::Instant;
 
 use super::Context;
 use super::control::{Control, Drain};
+use super::ending::cool_down;
 use super::shard::{Finished, ShardTask};
 use crate::{ConsumerError, Report, ShardOutcome, ShardReport};
 
@@ -20,21 +22,19 @@ use crate::{ConsumerError, Report, ShardOutcome, ShardReport};
 pub(crate) type StopRequest = Option<Instant>;
 
 /// The steps of an ending after its deadline, each of which may take `close_timeout`: callback, reader, position,
-/// release.
-const CLOSING_STEPS: u32 = 4;
+/// release, and one in reserve.
+const CLOSING_STEPS: u32 = 5;
 
 /// Owns the coordinator and every shard task of a consumer.
 pub(crate) struct Supervisor {
     cx: Arc<Context>,
     stream: StreamRef,
-    coordinator: Arc<Coordinator>,
+    coordinator: Coordinator,
     events: LeaseEvents,
-    /// Discoveries under way, asked for when a shard ended without naming its children.
-    discoveries: JoinSet<()>,
     tasks: JoinSet<Finished>,
     running: BTreeMap<LeaseKey, Running>,
     /// Leases taken anew while the task of the tenure before is still ending.
-    waiting: BTreeMap<LeaseKey, Tenure>,
+    waiting: BTreeMap<LeaseKey, Waiting>,
     started: Instant,
     tenures: u64,
 }
@@ -43,6 +43,12 @@ struct Running {
     task: Id,
     tenure: Tenure,
     drain: watch::Sender<Option<Drain>>,
+}
+
+struct Waiting {
+    tenure: Tenure,
+    /// It was asked for before it began.
+    drain: Option<Drain>,
 }
 
 impl Supervisor {
@@ -55,9 +61,8 @@ impl Supervisor {
         Self {
             cx,
             stream,
-            coordinator: Arc::new(coordinator),
+            coordinator,
             events,
-            discoveries: JoinSet::new(),
             tasks: JoinSet::new(),
             running: BTreeMap::new(),
             waiting: BTreeMap::new(),
@@ -81,7 +86,6 @@ impl Supervisor {
                     Some(event) => self.on_event(event),
                     None => break Some(ConsumerError::coordinator_ended("its task is gone")),
                 },
-                Some(_) = self.discoveries.join_next() => {}
                 Some(finished) = self.tasks.join_next_with_id() => {
                     if let Some(failure) = self.on_finished(finished).await {
                         break Some(failure);
@@ -102,69 +106,57 @@ impl Supervisor {
             LeaseEvent::Acquired(tenure) => {
                 let key = tenure.lease().key.clone();
                 if self.running.contains_key(&key) {
-                    self.waiting.insert(key, tenure);
+                    self.waiting.insert(key, Waiting { tenure, drain: None });
                 } else {
-                    self.start(tenure);
+                    self.start(tenure, None);
                 }
             }
             LeaseEvent::HandOver { key, token, deadline, .. } => {
-                if let Some(running) = self.of_tenure(&key, token) {
-                    running.drain.send_replace(Some(Drain { deadline: deadline.into() }));
+                let drain = Drain { deadline: deadline.into() };
+                match (self.running.get(&key), self.waiting.get_mut(&key)) {
+                    (Some(running), _) if running.tenure.token() == token => {
+                        running.drain.send_replace(Some(drain));
+                    }
+                    (_, Some(waiting)) if waiting.tenure.token() == token => waiting.drain = Some(drain),
+                    _ => {}
                 }
             }
-            LeaseEvent::Lost { key, reason, .. } => {
-                // The task learns it from its ownership.
-                tracing::info!(%key, %reason, "a lease was lost");
+            // Its task learns it from its ownership.
+            LeaseEvent::Lost { key, token, .. } => {
+                self.waiting.retain(|of, waiting| *of != key || waiting.tenure.token() != token);
             }
-            LeaseEvent::Warning(warning) => {
-                tracing::warn!(
-                    warning = kinesis_core::error_chain(&warning),
-                    "leases are in trouble, trying again"
-                );
-            }
+            // The coordinator has logged it.
             _ => {}
         }
     }
 
-    fn of_tenure(&self, key: &LeaseKey, token: TenureToken) -> Option<&Running> {
-        self.running.get(key).filter(|running| running.tenure.token() == token)
-    }
-
-    fn start(&mut self, tenure: Tenure) {
+    fn start(&mut self, tenure: Tenure, asked: Option<Drain>) {
         let key = tenure.lease().key.clone();
-        let (drain, asked) = watch::channel(None);
+        let (drain, asked) = watch::channel(asked);
         let control = Control::new(tenure.ownership(), asked, self.cx.config.lost_lease_grace);
         self.tenures += 1;
         let seed = self.cx.seed.wrapping_add(self.tenures << 32);
-        let task = ShardTask::new(Arc::clone(&self.cx), tenure.clone(), control, seed);
         tracing::debug!(%key, checkpoint = %tenure.lease().checkpoint, "tenure begins");
-        let task = self.tasks.spawn(task.run()).id();
+        let (cx, of) = (Arc::clone(&self.cx), tenure.clone());
+        // Made inside of its task, because what makes handlers and readers is the user's and may panic.
+        let task = async move { Box::pin(ShardTask::new(cx, of, control, seed).run()).await };
+        let task = self.tasks.spawn(task).id();
         self.running.insert(key, Running { task, tenure, drain });
     }
 
     async fn on_finished(&mut self, finished: Result<(Id, Finished), JoinError>) -> Option<ConsumerError> {
         let (key, finished) = self.take_finished(finished).await?;
-        if let Some(tenure) = self.waiting.remove(&key) {
-            self.start(tenure);
-        }
-        if finished.discover {
-            let coordinator = Arc::clone(&self.coordinator);
-            self.discoveries.spawn(async move {
-                if let Err(error) = coordinator.discover_now().await {
-                    // The next regular discovery finds the children too.
-                    tracing::debug!(
-                        error = kinesis_core::error_chain(&error),
-                        "the children of a shard were not looked up"
-                    );
-                }
-            });
+        if let Some(Waiting { tenure, drain }) = self.waiting.remove(&key)
+            && !tenure.ownership().is_lost()
+        {
+            self.start(tenure, drain);
         }
         let source = finished.stop?;
         Some(ConsumerError::HandlerFailed { shard: finished.report.shard, source })
     }
 
-    /// Takes an ended task off the list. A task that panicked (which only a bug here can do) gives its lease back, so
-    /// that no lease is renewed for a shard without a live consumer.
+    /// Takes an ended task off the list. The lease of a task that panicked (what makes handlers, readers or decodes is
+    /// the user's) is given back with a rest, so that no lease is renewed for a shard without a live consumer.
     async fn take_finished(
         &mut self,
         finished: Result<(Id, Finished), JoinError>,
@@ -176,7 +168,8 @@ impl Supervisor {
             Ok((_, finished)) => finished,
             Err(error) => {
                 tracing::error!(%key, panicked = error.is_panic(), "a shard task ended without a result, giving its lease back");
-                let release = running.tenure.release(None);
+                let rest = cool_down(&self.cx.config, &running.tenure, false);
+                let release = running.tenure.release(Some(rest));
                 let _ = tokio::time::timeout(self.cx.config.close_timeout, release).await;
                 let error = BoxError::from("the shard task ended without a result");
                 Finished {
@@ -187,7 +180,6 @@ impl Supervisor {
                         unfinished: 0,
                     },
                     stop: None,
-                    discover: false,
                 }
             }
         };
@@ -197,7 +189,8 @@ impl Supervisor {
     /// Drains every shard, then gives the leases back.
     async fn stop(mut self, mut stop: watch::Receiver<StopRequest>) -> Stopped {
         self.coordinator.stop_taking().await;
-        let mut deadline = Instant::now() + self.cx.config.shutdown_timeout;
+        let mut deadline =
+            (*stop.borrow_and_update()).unwrap_or_else(|| later(self.cx.config.shutdown_timeout));
         let closing = self.cx.config.close_timeout * CLOSING_STEPS;
         let mut shards = Vec::new();
         loop {
@@ -228,14 +221,8 @@ impl Supervisor {
         }
         self.tasks.abort_all();
         self.waiting.clear();
-        self.discoveries.shutdown().await;
-        let released = match Arc::into_inner(self.coordinator) {
-            // A stuck handler may still be at work: its lease must not be given to another worker.
-            Some(coordinator) if !stuck => {
-                coordinator.shutdown(self.cx.config.close_timeout).await.is_complete()
-            }
-            _ => false,
-        };
+        // A stuck handler may still be at work: its lease must not be given to another worker.
+        let released = !stuck && self.coordinator.shutdown(self.cx.config.close_timeout).await.is_complete();
         shards.sort_by(|a, b| a.shard.cmp(&b.shard));
         let report = Report { shards, uptime: self.started.elapsed(), leases_released: released };
         Stopped { report, stream: self.stream, cx: self.cx }
@@ -253,6 +240,12 @@ impl Supervisor {
             });
         }
     }
+}
+
+/// The end of a time limit that begins now; one without end in sight is some decades.
+pub(crate) fn later(limit: Duration) -> Instant {
+    const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
+    Instant::now() + limit.min(FAR)
 }
 
 async fn asked(stop: &mut watch::Receiver<StopRequest>) {

@@ -21,6 +21,8 @@ pub(crate) struct Tracker {
     unfinished: usize,
     watermark: Option<Position>,
     last_delivered: Option<Position>,
+    /// The last record that a handler took without an error.
+    last_taken: Option<Position>,
 }
 
 impl Tracker {
@@ -31,6 +33,7 @@ impl Tracker {
             first_ticket: 0,
             unfinished: 0,
             last_delivered: stored.clone(),
+            last_taken: stored.clone(),
             watermark: stored,
         }
     }
@@ -47,6 +50,13 @@ impl Tracker {
         self.first_ticket + self.entries.len() as u64 - 1
     }
 
+    /// Notes that a handler took everything up to a record without an error.
+    pub(crate) fn taken(&mut self, position: &Position) {
+        if self.last_taken.as_ref().is_none_or(|last| last < position) {
+            self.last_taken = Some(position.clone());
+        }
+    }
+
     /// Finishes one record by ticket; finishing it again changes nothing.
     pub(crate) fn finish(&mut self, ticket: u64) {
         let Some(index) = ticket.checked_sub(self.first_ticket) else { return };
@@ -61,6 +71,14 @@ impl Tracker {
     pub(crate) fn is_finished(&self, ticket: u64) -> bool {
         let entry = ticket.checked_sub(self.first_ticket).and_then(|index| self.entries.get(index as usize));
         entry.map_or(ticket < self.first_ticket, |entry| entry.done)
+    }
+
+    /// Whether the record at a position is finished.
+    pub(crate) fn is_finished_at(&self, position: &Position) -> bool {
+        match self.entries.binary_search_by(|entry| entry.position.cmp(position)) {
+            Ok(index) => self.entries[index].done,
+            Err(_) => self.watermark.as_ref().is_some_and(|watermark| position <= watermark),
+        }
     }
 
     /// Finishes the record at a position. Returns whether it was handed out and not forgotten yet.
@@ -107,6 +125,17 @@ impl Tracker {
     /// The last record that was handed out, or what was stored at the start.
     pub(crate) fn last_delivered(&self) -> Option<&Position> {
         self.last_delivered.as_ref()
+    }
+
+    /// The last record that a handler took without an error, or what was stored at the start.
+    pub(crate) fn last_taken(&self) -> Option<&Position> {
+        self.last_taken.as_ref()
+    }
+
+    /// The ticket and the position of the first unfinished record.
+    pub(crate) fn first_unfinished(&self) -> Option<(u64, &Position)> {
+        // What is finished at the front is taken off at once.
+        self.entries.front().map(|entry| (self.first_ticket, &entry.position))
     }
 
     /// How many records are handed out and unfinished.

@@ -1,11 +1,9 @@
 //! The life of a tenure: initialize, records, one ending; and where the next owner goes on.
 
-mod common;
-
 use std::convert::Infallible;
 use std::time::Duration;
 
-use common::{APPLICATION, STREAM, Seen, World, numbers, stop, text};
+use crate::common::{APPLICATION, STREAM, Seen, World, numbers, stop, text};
 use kinesis_consumer::core::lease::{Change, FieldWrite, Guard, LeaseStore, LeaseWrite, Outcome};
 use kinesis_consumer::lease::HeartbeatMode;
 use kinesis_consumer::{
@@ -91,7 +89,8 @@ async fn a_stop_and_a_restart_leave_no_gap_and_no_repeat() {
     let seen = Seen::default();
     let log = seen.clone();
     // No automatic checkpoint before the stop: only that of the ending.
-    let first = world.consumer("w1").checkpoint_interval(common::LONG).processor(move |_| Diary::new(&log));
+    let first =
+        world.consumer("w1").checkpoint_interval(crate::common::LONG).processor(move |_| Diary::new(&log));
     let handle = first.build().unwrap().spawn();
     seen.until(|seen| seen.len() == 6).await;
     assert_eq!(world.row("shardId-000000000000").await.checkpoint, Checkpoint::TrimHorizon);
@@ -118,7 +117,7 @@ async fn a_lost_lease_cannot_be_checkpointed() {
     let seen = Seen::default();
     let log = seen.clone();
     let consumer =
-        world.consumer("w1").checkpoint_interval(common::LONG).processor(move |_| Diary::new(&log));
+        world.consumer("w1").checkpoint_interval(crate::common::LONG).processor(move |_| Diary::new(&log));
     let handle = consumer.build().unwrap().spawn();
     seen.until(|seen| seen.len() == 4).await;
     // Another worker takes the lease by force, as after an expiry.

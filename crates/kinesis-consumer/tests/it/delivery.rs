@@ -1,13 +1,11 @@
 //! Records reach handlers: all of them, in order, with lag and checkpointer, from every shard at once.
 
-mod common;
-
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use common::{Seen, World, numbers, sorted, stop, text};
+use crate::common::{Seen, World, numbers, sorted, stop, text};
 use kinesis_consumer::{Ack, Checkpointer, Record, RecordAck, RecordBatch};
 use kinesis_core::metrics::Recorder;
 
@@ -51,7 +49,7 @@ async fn the_record_door_delivers_records_in_order() {
     assert!(stop(&handle).await.is_clean());
     assert_eq!(seen.all(), numbers(0, 50));
     let stored = world.row("shardId-000000000000").await.checkpoint;
-    let last = world.kinesis.records(common::STREAM).unwrap().last().unwrap().sequence_number.clone();
+    let last = world.kinesis.records(crate::common::STREAM).unwrap().last().unwrap().sequence_number.clone();
     assert_eq!(stored.to_string(), last);
 }
 
@@ -60,9 +58,14 @@ async fn the_record_door_delivers_records_in_order() {
 async fn a_blocked_shard_does_not_hold_up_the_others() {
     let world = World::new(8);
     world.put(0, 400, 400);
-    let blocked = world.kinesis.records(common::STREAM).unwrap()[0].shard_id.clone();
-    let on_blocked =
-        world.kinesis.records(common::STREAM).unwrap().iter().filter(|r| r.shard_id == blocked).count();
+    let blocked = world.kinesis.records(crate::common::STREAM).unwrap()[0].shard_id.clone();
+    let on_blocked = world
+        .kinesis
+        .records(crate::common::STREAM)
+        .unwrap()
+        .iter()
+        .filter(|r| r.shard_id == blocked)
+        .count();
     let seen = Seen::default();
     let log = seen.clone();
     let consumer = world.consumer("w1").for_each_batch(move |batch: RecordBatch| {
@@ -131,7 +134,7 @@ async fn a_slow_handler_keeps_its_lease() {
         }
     });
     let slow = slow.build().unwrap().spawn();
-    common::eventually(|| calls.load(Ordering::SeqCst) == 1).await;
+    crate::common::eventually(|| calls.load(Ordering::SeqCst) == 1).await;
     let idle = world
         .consumer("idle")
         .for_each_batch(|_: RecordBatch| async { panic!("the lease was taken") as Result<(), Infallible> });
@@ -152,8 +155,8 @@ async fn positions_are_stored_by_hand() {
     let seen = Seen::default();
     let log = seen.clone();
     let leases = world.clone();
-    let consumer =
-        world.consumer("w1").checkpoint_interval(common::LONG).for_each_batch(move |batch: RecordBatch| {
+    let consumer = world.consumer("w1").checkpoint_interval(crate::common::LONG).for_each_batch(
+        move |batch: RecordBatch| {
             let (log, leases) = (log.clone(), leases.clone());
             async move {
                 let third = batch.records()[2].position().clone();
@@ -174,7 +177,8 @@ async fn positions_are_stored_by_hand() {
                 log.add((row.checkpoint.position() == Some(&third)).to_string());
                 Ok::<_, kinesis_consumer::CheckpointError>(Ack::UpTo(third))
             }
-        });
+        },
+    );
     let handle = consumer.build().unwrap().spawn();
     seen.until(|seen| seen.len() == 4).await;
     assert_eq!(seen.all(), ["true", "true", "true", "true"]);
@@ -211,7 +215,7 @@ async fn records_finished_later_hold_the_position_back() {
     let handle = consumer.build().unwrap().spawn();
     let in_hand = |count: usize| {
         let held = Arc::clone(&held);
-        async move { common::eventually(|| held.lock().unwrap().len() == count).await }
+        async move { crate::common::eventually(|| held.lock().unwrap().len() == count).await }
     };
     in_hand(3).await;
     tokio::time::sleep(Duration::from_secs(20)).await;
@@ -228,7 +232,7 @@ async fn records_finished_later_hold_the_position_back() {
     let all = std::mem::take(&mut *held.lock().unwrap());
     all.into_iter().for_each(kinesis_consumer::Completion::done);
     tokio::time::sleep(Duration::from_secs(5)).await;
-    let last = world.kinesis.records(common::STREAM).unwrap()[3].sequence_number.clone();
+    let last = world.kinesis.records(crate::common::STREAM).unwrap()[3].sequence_number.clone();
     assert_eq!(world.row("shardId-000000000000").await.checkpoint.to_string(), last);
     assert!(stop(&handle).await.is_clean());
 }

@@ -1,13 +1,11 @@
 //! Handlers that fail: nothing is skipped unless the user chose so.
 
-mod common;
-
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use common::{Seen, World, stop, text};
+use crate::common::{Seen, World, stop, text};
 use kinesis_consumer::{
     Ack, BoxError, DeadLetter, DeadLetterReason, FailurePolicy, HandlerError, OnExhausted, Record,
     RecordBatch, ShardOutcome,
@@ -41,7 +39,7 @@ async fn a_failing_batch_is_offered_again_and_the_position_waits() {
             }
         });
     let handle = consumer.build().unwrap().spawn();
-    common::eventually(|| recorder.total("records_processed_total") == 4).await;
+    crate::common::eventually(|| recorder.total("records_processed_total") == 4).await;
     assert_eq!(attempts.load(Ordering::SeqCst), 3);
     assert_eq!(recorder.total("process_errors_total"), 0);
     assert!(stop(&handle).await.is_clean());
@@ -119,7 +117,10 @@ async fn a_stopped_shard_is_held_idle_and_reported() {
     assert_eq!(seen.all(), ["0", "1", "1", "1", "1"]);
     let row = world.row(SHARD).await;
     assert_eq!(row.owner.unwrap().as_str(), "w1", "the lease is kept");
-    assert_eq!(row.checkpoint.to_string(), world.kinesis.records(common::STREAM).unwrap()[0].sequence_number);
+    assert_eq!(
+        row.checkpoint.to_string(),
+        world.kinesis.records(crate::common::STREAM).unwrap()[0].sequence_number
+    );
     assert_eq!(recorder.total("process_errors_total"), 2, "at the third attempt, and when it gave up");
     let report = handle.shutdown(Duration::from_secs(5)).await.unwrap();
     let ShardOutcome::Failed { error } = &report.shards[0].outcome else { panic!("{report:?}") };

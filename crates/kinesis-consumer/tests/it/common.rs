@@ -1,6 +1,5 @@
 //! What the tests of this crate share: a Kinesis in process, a consumer over it under paused time, a log of what
 //! handlers saw.
-#![allow(dead_code, unreachable_pub, reason = "each test file uses a part")]
 
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
@@ -12,27 +11,27 @@ use kinesis_consumer::{Consumer, ConsumerBuilder, ConsumerHandle};
 use kinesis_core::ApplicationName;
 use kinesis_testkit::TestKinesis;
 
-pub const STREAM: &str = "orders";
-pub const APPLICATION: &str = "billing";
+pub(crate) const STREAM: &str = "orders";
+pub(crate) const APPLICATION: &str = "billing";
 /// Far longer than anything takes; virtual time costs nothing.
-pub const LONG: Duration = Duration::from_secs(600);
+pub(crate) const LONG: Duration = Duration::from_secs(600);
 
 /// A stream and a lease store for the workers of one test.
 #[derive(Clone)]
-pub struct World {
-    pub kinesis: TestKinesis,
-    pub leases: Arc<MemoryStore>,
+pub(crate) struct World {
+    pub(crate) kinesis: TestKinesis,
+    pub(crate) leases: Arc<MemoryStore>,
 }
 
 impl World {
-    pub fn new(shards: u32) -> Self {
+    pub(crate) fn new(shards: u32) -> Self {
         let kinesis = TestKinesis::new();
         kinesis.create_stream(STREAM, shards as _).unwrap();
         Self { kinesis, leases: Arc::new(MemoryStore::new()) }
     }
 
     /// A consumer under paused time: its lease task runs on the test's own runtime.
-    pub fn consumer(&self, worker: &str) -> ConsumerBuilder {
+    pub(crate) fn consumer(&self, worker: &str) -> ConsumerBuilder {
         let store: Arc<dyn LeaseStore> = self.leases.clone();
         Consumer::builder(self.kinesis.client(), APPLICATION, STREAM)
             .worker_id(worker)
@@ -43,54 +42,54 @@ impl World {
     }
 
     /// Puts records `from..to` with their number as payload; key `k{number % keys}`.
-    pub fn put(&self, from: u32, to: u32, keys: u32) {
+    pub(crate) fn put(&self, from: u32, to: u32, keys: u32) {
         for number in from..to {
             let key = format!("k{}", number % keys);
             self.kinesis.put(STREAM, &key, number.to_string()).unwrap();
         }
     }
 
-    pub async fn rows(&self) -> Vec<Lease> {
+    pub(crate) async fn rows(&self) -> Vec<Lease> {
         let request = ScanRequest::new(ApplicationName::new(APPLICATION).unwrap());
         let mut leases = self.leases.scan(&request).await.unwrap().leases;
         leases.sort_by(|a, b| a.key.cmp(&b.key));
         leases
     }
 
-    pub async fn row(&self, shard: &str) -> Lease {
+    pub(crate) async fn row(&self, shard: &str) -> Lease {
         self.rows().await.into_iter().find(|lease| lease.key.shard().as_str() == shard).unwrap()
     }
 }
 
 /// What handlers saw, in order.
 #[derive(Clone, Default)]
-pub struct Seen(Arc<Mutex<Vec<String>>>);
+pub(crate) struct Seen(Arc<Mutex<Vec<String>>>);
 
 impl Seen {
-    pub fn add(&self, text: impl Into<String>) {
+    pub(crate) fn add(&self, text: impl Into<String>) {
         self.0.lock().unwrap().push(text.into());
     }
 
-    pub fn all(&self) -> Vec<String> {
+    pub(crate) fn all(&self) -> Vec<String> {
         self.0.lock().unwrap().clone()
     }
 
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.lock().unwrap().len()
     }
 
-    pub fn count(&self, text: &str) -> usize {
+    pub(crate) fn count(&self, text: &str) -> usize {
         self.0.lock().unwrap().iter().filter(|seen| *seen == text).count()
     }
 
     /// Waits (in virtual time) until `done`, and fails after a long while.
-    pub async fn until(&self, done: impl Fn(&[String]) -> bool) {
+    pub(crate) async fn until(&self, done: impl Fn(&[String]) -> bool + Send + Sync) {
         eventually(|| done(&self.0.lock().unwrap())).await;
     }
 }
 
 /// Waits in virtual time until something is true.
-pub async fn eventually(done: impl Fn() -> bool) {
+pub(crate) async fn eventually(done: impl Fn() -> bool + Send + Sync) {
     let waited = tokio::time::timeout(LONG, async {
         while !done() {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -100,20 +99,20 @@ pub async fn eventually(done: impl Fn() -> bool) {
 }
 
 /// The payload of a record as text.
-pub fn text(record: &kinesis_core::Record) -> String {
+pub(crate) fn text(record: &kinesis_core::Record) -> String {
     String::from_utf8(record.data().to_vec()).unwrap()
 }
 
-pub async fn stop(handle: &ConsumerHandle) -> kinesis_consumer::Report {
+pub(crate) async fn stop(handle: &ConsumerHandle) -> kinesis_consumer::Report {
     handle.shutdown(Duration::from_secs(30)).await.unwrap()
 }
 
 /// The numbers from `from` to `to` as text.
-pub fn numbers(from: u32, to: u32) -> Vec<String> {
+pub(crate) fn numbers(from: u32, to: u32) -> Vec<String> {
     (from..to).map(|number| number.to_string()).collect()
 }
 
-pub fn sorted<T: Ord + Debug>(mut all: Vec<T>) -> Vec<T> {
+pub(crate) fn sorted<T: Ord + Debug>(mut all: Vec<T>) -> Vec<T> {
     all.sort();
     all
 }

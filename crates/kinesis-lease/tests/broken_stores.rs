@@ -1,4 +1,5 @@
 //! Stores that break one promise each: every one is caught by the case meant for it, and by no other.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};

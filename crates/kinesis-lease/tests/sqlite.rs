@@ -1,4 +1,5 @@
 //! The SQLite store: the conformance suite, what it says of unusable files, and workers on one file.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod common;
 

@@ -81,7 +81,8 @@ impl Machine {
             Err(error) if error.is_retryable() => {
                 // All are made again: making is idempotent.
                 *stage = EndStage::Children;
-                held.retry_at = Some(now + retry_delay(&mut self.random, 1, error.retry_after()));
+                held.retry_at =
+                    Some(now + retry_delay(&mut self.random, &self.config, 1, error.retry_after()));
             }
             Err(error) => {
                 let reply = reply.take();

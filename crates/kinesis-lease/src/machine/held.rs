@@ -232,7 +232,8 @@ impl Machine {
         let unsure = held.unsure.get_or_insert(Unsure { since: started, closing: false });
         unsure.closing |= closing;
         held.failures += 1;
-        held.retry_at = Some(now + retry_delay(&mut self.random, held.failures, error.retry_after()));
+        held.retry_at =
+            Some(now + retry_delay(&mut self.random, &self.config, held.failures, error.retry_after()));
         if !error.is_retryable() && !held.ghost {
             let waiters = held.all_waiters();
             for reply in waiters {

@@ -132,8 +132,10 @@ enum Phase {
 const BATCH_LIMIT: usize = 256;
 /// While this many calls are under way, checkpoints that no heartbeat depends on wait and are written together.
 const UNHURRIED_BATCHES: usize = 4;
-/// Delays between tries of a write that failed.
-const RETRY: BackoffConfig = BackoffConfig::new(Duration::from_millis(100), Duration::from_secs(1));
+/// The first delay between tries of a write that failed, unless the longest one is shorter.
+const FIRST_RETRY: Duration = Duration::from_millis(100);
+/// The longest one is this part of a heartbeat interval, so that many tries fit into the time that a holder believes.
+const RETRIES_PER_HEARTBEAT: u32 = 6;
 
 #[derive(Debug)]
 pub(crate) struct Machine {
@@ -353,7 +355,8 @@ impl Machine {
                 for key in keys {
                     let Some(doubt) = self.doubts.get_mut(key) else { continue };
                     doubt.failures += 1;
-                    let delay = retry_delay(&mut self.random, doubt.failures, error.retry_after());
+                    let delay =
+                        retry_delay(&mut self.random, &self.config, doubt.failures, error.retry_after());
                     doubt.read_at = Some(now + delay);
                 }
             }
@@ -366,8 +369,14 @@ impl Machine {
 }
 
 /// The delay before the next try after `failures` failures in a row, at least what the store asks for.
-fn retry_delay(random: &mut fastrand::Rng, failures: u32, asked: Option<Duration>) -> Duration {
+fn retry_delay(
+    random: &mut fastrand::Rng,
+    config: &LeaseConfig,
+    failures: u32,
+    asked: Option<Duration>,
+) -> Duration {
+    let longest = config.heartbeat_interval / RETRIES_PER_HEARTBEAT;
     let factor = 1_u32 << failures.saturating_sub(1).min(16);
-    let ceiling = RETRY.initial.saturating_mul(factor).min(RETRY.max);
+    let ceiling = FIRST_RETRY.saturating_mul(factor).min(longest);
     ceiling.mul_f64(0.5 + random.f64() / 2.0).max(asked.unwrap_or_default())
 }

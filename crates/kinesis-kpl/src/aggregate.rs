@@ -318,7 +318,7 @@ impl Iterator for IntoRecords {
         self.left -= 1;
         let place = entry.key();
         let partition_key = self.keys[place]
-            .get_or_insert_with(|| PartitionKey::new(text(&bytes[index.keys[place].range()])))
+            .get_or_insert_with(|| PartitionKey::from(text(&bytes[index.keys[place].range()])))
             .clone();
         let explicit_hash_key = entry.hash().map(|place| {
             self.hashes[place]

@@ -287,7 +287,8 @@ impl Aggregator {
         if self.count == 0 {
             return None;
         }
-        let first_key = PartitionKey::new(String::from_utf8_lossy(self.keys.text(0)));
+        let first_key = std::str::from_utf8(self.keys.text(0)).expect("keys come as text");
+        let first_key = PartitionKey::from(first_key);
         let unframed = self.is_unframed();
         let data = if unframed {
             Bytes::copy_from_slice(&self.records[self.first.data.0..self.first.data.1])
@@ -298,7 +299,7 @@ impl Aggregator {
             OuterKey::Kpl if !unframed => {
                 let explicit = self.first.explicit_hash_key;
                 let hash_key = explicit.unwrap_or_else(|| self.keys.hash_key(0, first_key.as_str()));
-                (PartitionKey::new(KPL_KEY), Some(hash_key))
+                (PartitionKey::from(KPL_KEY), Some(hash_key))
             }
             OuterKey::Kpl | OuterKey::First => (first_key, self.first.explicit_hash_key),
         };

@@ -1,4 +1,5 @@
 //! How a coordinator starts, and how it fails to.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod common;
 

@@ -39,7 +39,7 @@ async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
     tokio::time::timeout(LIMIT, future).await.unwrap_or_else(|_| panic!("not within {LIMIT:?}: {what}"))
 }
 
-async fn until(what: &str, done: impl Fn() -> bool) {
+async fn until(what: &str, done: impl Fn() -> bool + Send + Sync) {
     let looking = async {
         while !done() {
             tokio::time::sleep(Duration::from_millis(100)).await;

@@ -78,16 +78,15 @@ impl Report {
         Self { shards: Vec::new(), uptime: Duration::ZERO, leases_released: true }
     }
 
-    /// Whether every shard ended cleanly and every lease was given back.
+    /// Whether every shard ended cleanly and every lease was given back. A lease that was lost while the consumer
+    /// stopped is not clean: what was finished last may not have been stored.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.leases_released
-            && self.shards.iter().all(|shard| {
-                matches!(
-                    shard.outcome,
-                    ShardOutcome::Clean | ShardOutcome::ShardEnded | ShardOutcome::LeaseLost
-                )
-            })
+            && self
+                .shards
+                .iter()
+                .all(|shard| matches!(shard.outcome, ShardOutcome::Clean | ShardOutcome::ShardEnded))
     }
 }
 

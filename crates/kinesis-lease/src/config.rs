@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use kinesis_core::ConfigError;
+
 /// Where the lease task runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
@@ -160,22 +162,5 @@ impl LeaseConfig {
             return Err(ConfigError::new("max_leases", "must be at least 1"));
         }
         Ok(())
-    }
-}
-
-/// A setting that cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("invalid {field}: {problem}")]
-#[non_exhaustive]
-pub struct ConfigError {
-    /// The field.
-    pub field: &'static str,
-    /// What is wrong with it.
-    pub problem: String,
-}
-
-impl ConfigError {
-    pub(crate) fn new(field: &'static str, problem: impl Into<String>) -> Self {
-        Self { field, problem: problem.into() }
     }
 }

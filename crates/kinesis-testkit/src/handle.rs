@@ -23,8 +23,8 @@ use crate::faults::Faults;
 use crate::model::{Blob, Operation, PutEntry};
 use crate::server::Server;
 use crate::service::Service;
-use crate::state::Settings;
-use crate::view::{Placement, ShardView, StoredRecord};
+use crate::state::{KeyState, Settings};
+use crate::view::{Placement, ShardView, StoredRecord, SubscriptionView};
 
 /// An Amazon Kinesis in this process. Cheap to clone; clones are the same service.
 ///
@@ -54,7 +54,7 @@ impl TestKinesis {
     }
 
     #[cfg(test)]
-    pub(crate) fn service(&self) -> &Service {
+    pub(crate) fn service(&self) -> &Arc<Service> {
         &self.0
     }
 
@@ -151,6 +151,32 @@ impl TestKinesis {
     /// `ResourceNotFoundException`.
     pub fn delete_stream(&self, name: &str) -> Result<(), ServiceError> {
         self.0.with(|kinesis, now| kinesis.delete_now(now, name))
+    }
+
+    /// Registers a consumer that is active at once, and returns its ARN. Past the quotas of calls per second.
+    ///
+    /// # Errors
+    /// As RegisterStreamConsumer.
+    pub fn register_consumer(&self, stream: &str, name: &str) -> Result<String, ServiceError> {
+        self.0.with(|kinesis, now| kinesis.register_now(now, stream, name))
+    }
+
+    /// The subscriptions to the stream's shards that live, in the order in which they were made. One whose client
+    /// has gone away is not among them.
+    ///
+    /// # Errors
+    /// `ResourceNotFoundException`.
+    pub fn subscriptions(&self, stream: &str) -> Result<Vec<SubscriptionView>, ServiceError> {
+        self.0.with(|kinesis, now| kinesis.subscription_views(now, stream))
+    }
+
+    /// Encrypts the stream, as far as clients can tell, with a key in this state: reads, writes and subscriptions
+    /// fail while it cannot be used.
+    ///
+    /// # Errors
+    /// `ResourceNotFoundException`.
+    pub fn set_key_state(&self, stream: &str, state: KeyState) -> Result<(), ServiceError> {
+        self.0.with(|kinesis, now| kinesis.set_key_state(now, stream, state))
     }
 
     /// Stores a record, past the write quotas.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, Full, Limited};
+use http_body_util::{BodyExt as _, Either, Full, Limited};
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName};
 use hyper::service::service_fn;
@@ -18,8 +18,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::error::ServiceError;
+use crate::format::Format;
 use crate::service::Service;
-use crate::wire::{self, WireReply};
+use crate::streaming::FrameBody;
+use crate::wire::{self, ReplyBody, WireReply, WireRequest, Withheld};
 
 /// Most bytes of a request: the largest PutRecords in base64 (10 MiB become 13.4) with ample room for its keys.
 const MAX_REQUEST_BYTES: usize = 32 * 1024 * 1024;
@@ -121,12 +123,13 @@ impl Front {
             tracing::debug!(error = %error, "nagle's algorithm stays on");
         }
         let builder = auto::Builder::new(Tracked { tasks: self.tasks.clone(), stop: self.stop.clone() });
-        let service = service_fn(|request| handle(Arc::clone(&self.service), request));
+        let retire = CancellationToken::new();
+        let service = service_fn(|request| handle(Arc::clone(&self.service), request, retire.clone()));
         let connection = builder.serve_connection(TokioIo::new(connection), service);
         tokio::pin!(connection);
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,
-            () = self.drain.cancelled() => {
+            () = async { tokio::select! { () = self.drain.cancelled() => {}, () = retire.cancelled() => {} } } => {
                 connection.as_mut().graceful_shutdown();
                 connection.as_mut().await
             }
@@ -153,15 +156,11 @@ where
     }
 }
 
-/// A reply that the script withholds: hyper closes the connection.
-#[derive(Debug, thiserror::Error)]
-#[error("the reply is withheld by script")]
-struct Withheld;
-
 async fn handle(
     service: Arc<Service>,
     request: Request<Incoming>,
-) -> Result<Response<Full<Bytes>>, Withheld> {
+    retire: CancellationToken,
+) -> Result<Response<ServerBody>, Refused> {
     let (parts, body) = request.into_parts();
     let body = match Limited::new(body, MAX_REQUEST_BYTES).collect().await {
         Ok(body) => body.to_bytes(),
@@ -171,23 +170,50 @@ async fn handle(
                 413,
                 "The request is too large or was cut.",
             );
-            return Ok(http(wire::encode(&service, &Err(error))));
+            return Ok(http(wire::encode(&service, Format::Json, &Err(error))));
         }
     };
     if parts.method != Method::POST {
-        return Ok(http(wire::encode(&service, &Err(ServiceError::unknown_operation()))));
+        return Ok(http(wire::encode(&service, Format::Json, &Err(ServiceError::unknown_operation()))));
     }
-    let target = header(&parts.headers, &HeaderName::from_static("x-amz-target"));
-    let content_type = header(&parts.headers, &CONTENT_TYPE);
-    wire::answer(&service, target, content_type, &body).await.map(http).ok_or(Withheld)
+    let request = WireRequest {
+        target: header(&parts.headers, &HeaderName::from_static("x-amz-target")),
+        content_type: header(&parts.headers, &CONTENT_TYPE),
+        body: &body,
+    };
+    let reply = wire::answer(&service, request).await.map_err(Refused::from)?;
+    if reply.retire {
+        retire.cancel();
+    }
+    Ok(http(reply))
 }
+
+/// A reply that the script withholds: hyper closes the connection, or refuses the one stream if the source says so.
+#[derive(Debug, thiserror::Error)]
+#[error("{withheld}")]
+struct Refused {
+    withheld: Withheld,
+    source: Option<h2::Error>,
+}
+
+impl From<Withheld> for Refused {
+    fn from(withheld: Withheld) -> Self {
+        let refused = withheld == Withheld::RefusedStream;
+        Self { withheld, source: refused.then(|| h2::Reason::REFUSED_STREAM.into()) }
+    }
+}
+
+type ServerBody = Either<Full<Bytes>, FrameBody>;
 
 fn header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     headers.get(name).and_then(|value| value.to_str().ok())
 }
 
-fn http(reply: WireReply) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(reply.body));
+fn http(reply: WireReply) -> Response<ServerBody> {
+    let mut response = Response::new(match reply.body {
+        ReplyBody::Whole(bytes) => Either::Left(Full::new(bytes)),
+        ReplyBody::Stream(stream) => Either::Right(stream),
+    });
     *response.status_mut() = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     for (name, value) in reply.headers {
         if let Ok(value) = value.try_into() {

@@ -33,7 +33,7 @@ struct Options {
 #[derive(Debug)]
 enum Command {
     Help,
-    Serve(Options),
+    Serve(Box<Options>),
 }
 
 fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Command, String> {
@@ -64,7 +64,7 @@ fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Command, String>
             _ => return Err(format!("{name} is no option")),
         }
     }
-    Ok(Command::Serve(options))
+    Ok(Command::Serve(Box::new(options)))
 }
 
 fn number<T: std::str::FromStr>(name: &str, value: &str) -> Result<T, String> {
@@ -96,7 +96,7 @@ async fn main() -> ExitCode {
             let _ = io::stdout().write_all(USAGE.as_bytes());
             return ExitCode::SUCCESS;
         }
-        Ok(Command::Serve(options)) => match serve(options).await {
+        Ok(Command::Serve(options)) => match serve(*options).await {
             Ok(()) => return ExitCode::SUCCESS,
             Err(error) => (error.to_string(), ExitCode::FAILURE),
         },

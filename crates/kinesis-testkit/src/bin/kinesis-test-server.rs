@@ -2,6 +2,7 @@
 
 use std::io::{self, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use kinesis_testkit::{Builder, Rule, TestClock, TestKinesis};
@@ -16,6 +17,7 @@ usage: kinesis-test-server [OPTIONS]
   --seed N             seed of the sequence numbers (default 0)
   --stream NAME:N      makes an active stream of N shards; may be given again
   --without RULE       switches a rule of the service off; may be given again
+  --rules FILE         scripts the faults of a JSON file, see the documentation of `Faults::add_json`
   --help               prints this text
 ";
 
@@ -27,6 +29,7 @@ struct Options {
     port: u16,
     builder: Builder,
     streams: Vec<(String, usize)>,
+    rules: Vec<PathBuf>,
 }
 
 /// What the command line asks for.
@@ -37,7 +40,12 @@ enum Command {
 }
 
 fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Command, String> {
-    let mut options = Options { port: DEFAULT_PORT, builder: TestKinesis::builder(), streams: Vec::new() };
+    let mut options = Options {
+        port: DEFAULT_PORT,
+        builder: TestKinesis::builder(),
+        streams: Vec::new(),
+        rules: Vec::new(),
+    };
     let mut arguments = arguments.into_iter();
     while let Some(name) = arguments.next() {
         if name == "--help" || name == "-h" {
@@ -54,6 +62,7 @@ fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Command, String>
                 let (stream, shards) = value.rsplit_once(':').ok_or("--stream wants NAME:SHARDS")?;
                 options.streams.push((stream.to_owned(), number(&name, shards)?));
             }
+            "--rules" => options.rules.push(value()?.into()),
             "--without" => {
                 let rule: Rule = value()?.parse().map_err(|error| {
                     let rules = Rule::ALL.map(Rule::name).join(", ");
@@ -75,6 +84,12 @@ async fn serve(options: Options) -> Result<(), Box<dyn std::error::Error>> {
     let kinesis = options.builder.clock(TestClock::system()).build();
     for (name, shards) in &options.streams {
         kinesis.create_stream(name, *shards)?;
+    }
+    for file in &options.rules {
+        let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+        let count =
+            kinesis.faults().add_json(&text).map_err(|error| format!("{}: {error}", file.display()))?;
+        tracing::info!(file = %file.display(), count, "faults are scripted");
     }
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::TestKinesis;
 use crate::clock::TestClock;
-use crate::limits::{DEFAULT_CONSUMER_QUOTA, DEFAULT_SHARD_QUOTA};
+use crate::limits::{DEFAULT_CONSUMER_QUOTA, DEFAULT_SHARD_QUOTA, EVENT_RECORDS};
 use crate::rule::Rule;
 use crate::state::Settings;
 
@@ -38,6 +38,7 @@ impl Builder {
                 shard_quota: DEFAULT_SHARD_QUOTA,
                 consumer_quota: DEFAULT_CONSUMER_QUOTA,
                 heartbeat: DEFAULT_HEARTBEAT,
+                event_records: EVENT_RECORDS,
                 shard_list_lag: Duration::ZERO,
             },
             clock: None,
@@ -114,6 +115,13 @@ impl Builder {
     /// How long a subscription is silent before it gets an event without records. Default [`DEFAULT_HEARTBEAT`].
     pub fn heartbeat_interval(mut self, interval: Duration) -> Self {
         self.settings.heartbeat = interval;
+        self
+    }
+
+    /// Most records of one event of a subscription, at least one. Default
+    /// [`EVENT_RECORDS`](crate::limits::EVENT_RECORDS).
+    pub fn records_per_event(mut self, records: usize) -> Self {
+        self.settings.event_records = records.max(1);
         self
     }
 

@@ -58,6 +58,8 @@ async fn respond(service: &Arc<Service>, mut request: HttpRequest) -> Result<Htt
     };
     let headers = request.headers();
     let wire_request = WireRequest {
+        method: request.method(),
+        path: path_of(request.uri()),
         target: headers.get("x-amz-target"),
         content_type: headers.get("content-type"),
         body: bytes,
@@ -75,4 +77,28 @@ async fn respond(service: &Arc<Service>, mut request: HttpRequest) -> Result<Htt
         response.headers_mut().insert(name, value);
     }
     Ok(response)
+}
+
+/// The path of a URI, without the query.
+fn path_of(uri: &str) -> &str {
+    let rest = uri.split_once("://").map_or(uri, |(_, rest)| rest);
+    let path = rest.find('/').map_or("/", |start| &rest[start..]);
+    path.split('?').next().unwrap_or(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_path_of_a_uri_is_found() {
+        for (uri, path) in [
+            ("http://localhost:1/a/b?c=/d", "/a/b"),
+            ("https://host", "/"),
+            ("/service/x", "/service/x"),
+            ("", "/"),
+        ] {
+            assert_eq!(path_of(uri), path);
+        }
+    }
 }

@@ -21,7 +21,7 @@ use crate::connector::InProcess;
 use crate::error::ServiceError;
 use crate::faults::Faults;
 use crate::model::{Blob, Operation, PutEntry};
-use crate::server::Server;
+use crate::server::{ServeOptions, Server};
 use crate::service::Service;
 use crate::state::{KeyState, Settings};
 use crate::view::{Placement, ShardView, StoredRecord, SubscriptionView};
@@ -91,7 +91,19 @@ impl TestKinesis {
     /// # Errors
     /// When the address cannot be listened on.
     pub async fn serve(&self, addr: impl Into<SocketAddr> + Send) -> io::Result<Server> {
-        Server::start(Arc::clone(&self.0), addr.into()).await
+        self.serve_with(addr, ServeOptions::new()).await
+    }
+
+    /// Serves HTTP/1.1 and HTTP/2 on `addr` as the options say; port 0 takes a free one.
+    ///
+    /// # Errors
+    /// When the address cannot be listened on, or no certificate can be made.
+    pub async fn serve_with(
+        &self,
+        addr: impl Into<SocketAddr> + Send,
+        options: ServeOptions,
+    ) -> io::Result<Server> {
+        Server::start(Arc::clone(&self.0), addr.into(), options).await
     }
 
     /// The service's clock.
@@ -257,6 +269,14 @@ impl TestKinesis {
     /// `ResourceNotFoundException`, or `InvalidArgumentException` for a number that is not the stream's.
     pub fn trim(&self, stream: &str, shard: &str, sequence_number: &str) -> Result<usize, ServiceError> {
         self.0.with(|kinesis, now| kinesis.trim_now(now, stream, shard, sequence_number))
+    }
+
+    /// Forgets every record of the stream, as if they had aged out; returns how many.
+    ///
+    /// # Errors
+    /// `ResourceNotFoundException`.
+    pub fn clear_records(&self, stream: &str) -> Result<usize, ServiceError> {
+        self.0.with(|kinesis, now| kinesis.clear_now(now, stream))
     }
 
     /// Every record that the stream holds, in the order of shard and sequence number.

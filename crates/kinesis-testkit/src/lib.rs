@@ -19,6 +19,7 @@ mod service;
 mod state;
 mod stream_faults;
 mod streaming;
+mod stubs;
 mod view;
 mod wire;
 
@@ -31,7 +32,7 @@ pub use handle::TestKinesis;
 pub use model::{Operation, UnknownOperation};
 pub use rule::{Rule, UnknownRule};
 pub use rules_file::RulesError;
-pub use server::{SHUTDOWN_GRACE, Server};
+pub use server::{SHUTDOWN_GRACE, ServeOptions, Server};
 pub use state::KeyState;
 pub use stream_faults::{StreamFault, StreamPoint};
 pub use view::{Placement, ShardView, StoredRecord, SubscriptionView};

@@ -168,6 +168,10 @@ impl Service {
         }
     }
 
+    pub(crate) fn account(&self) -> String {
+        self.lock().kinesis.account().to_owned()
+    }
+
     /// The id of the next reply: looks like a UUID, comes from the seed.
     pub(crate) fn request_id(&self) -> String {
         let id = self.lock().ids.u128(..);

@@ -12,13 +12,16 @@ use crate::frames;
 use crate::model::{Operation, Request, Response};
 use crate::service::{Answer, Answered, Service};
 use crate::streaming::FrameBody;
+use crate::stubs;
 
 /// The service's version, before the operation in the target header.
 const TARGET_PREFIX: &str = "Kinesis_20131202.";
 
 /// What of an HTTP request decides the answer.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct WireRequest<'a> {
+    pub(crate) method: &'a str,
+    pub(crate) path: &'a str,
     pub(crate) target: Option<&'a str>,
     pub(crate) content_type: Option<&'a str>,
     pub(crate) body: &'a [u8],
@@ -28,7 +31,7 @@ pub(crate) struct WireRequest<'a> {
 #[derive(Debug)]
 pub(crate) struct WireReply {
     pub(crate) status: u16,
-    pub(crate) headers: [(&'static str, String); 3],
+    pub(crate) headers: Vec<(&'static str, String)>,
     pub(crate) body: ReplyBody,
     /// The connection takes no further requests.
     pub(crate) retire: bool,
@@ -58,6 +61,9 @@ struct ErrorBody<'a> {
 
 /// Answers one HTTP request.
 pub(crate) async fn answer(service: &Arc<Service>, request: WireRequest<'_>) -> Result<WireReply, Withheld> {
+    if let Some(reply) = stubs::answer(service, request) {
+        return Ok(reply);
+    }
     let (format, decoded) = decode(request);
     let Answered { answer, retire } = match decoded {
         Ok(request) => service.call(request, format).await,
@@ -81,7 +87,8 @@ fn decode(request: WireRequest<'_>) -> (Format, Result<Request, ServiceError>) {
     let operation = request
         .target
         .and_then(|target| target.strip_prefix(TARGET_PREFIX))
-        .and_then(|name| name.parse::<Operation>().ok());
+        .and_then(|name| name.parse::<Operation>().ok())
+        .filter(|_| request.method == "POST");
     let decoded = match (operation, format) {
         (None, _) => Err(ServiceError::unknown_operation()),
         (_, None) => Err(ServiceError::serialization(format!(
@@ -116,7 +123,7 @@ pub(crate) fn reply(service: &Service, status: u16, content_type: &str, body: Re
     let date = date.fmt(aws_smithy_types::date_time::Format::HttpDate).unwrap_or_default();
     WireReply {
         status,
-        headers: [
+        headers: vec![
             ("content-type", content_type.to_owned()),
             ("x-amzn-requestid", service.request_id()),
             // Clients anchor LATEST on the service's own time.
@@ -137,7 +144,7 @@ mod tests {
     use crate::clock::TestClock;
 
     /// Members of the inputs, so that random bodies get past the parser.
-    const MEMBERS: [&str; 20] = [
+    const MEMBERS: [&str; 24] = [
         "StreamName",
         "StreamARN",
         "ShardId",
@@ -158,6 +165,10 @@ mod tests {
         "NewStartingHashKey",
         "TargetShardCount",
         "ScalingType",
+        "ConsumerARN",
+        "ConsumerName",
+        "StartingPosition",
+        "StreamModeDetails",
     ];
 
     fn value() -> impl Strategy<Value = Value> {
@@ -179,6 +190,8 @@ mod tests {
                 json!("czEvMS8wL2EvMTg0NDY3NDQwNzM3MDk1NTE2MTU="),
                 json!([{"Data": "AA==", "PartitionKey": "k"}, {"Data": "AA=="}]),
                 json!({"Type": "AT_TIMESTAMP", "Timestamp": -1e300}),
+                json!("arn:aws:kinesis:us-east-1:123456789012:stream/s/consumer/c:0"),
+                json!({"Type": "TRIM_HORIZON", "StreamMode": "ON_DEMAND"}),
                 json!({"Type": "AFTER_SHARD_ID", "ShardId": "shardId-999999999999"}),
             ]),
         ]
@@ -198,14 +211,30 @@ mod tests {
         #[test]
         fn any_body_gets_a_reply_and_never_a_panic(
             calls in prop::collection::vec((prop::sample::select(&Operation::ALL[..]), body()), 1..20),
+            format in prop::sample::select(&[Format::Json, Format::Cbor][..]),
         ) {
             let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime without drivers");
             let kinesis = TestKinesis::builder().clock(TestClock::manual(std::time::UNIX_EPOCH)).build();
             kinesis.create_stream("s", 2).expect("a new stream");
-            for (operation, body) in calls {
+            kinesis.register_consumer("s", "c").expect("a new consumer");
+            for (operation, mut body) in calls {
+                if format == Format::Cbor
+                    && let Ok(value) = serde_json::from_slice::<Value>(&body)
+                {
+                    body.clear();
+                    ciborium::into_writer(&value, &mut body).expect("writing to memory");
+                }
                 let target = format!("{TARGET_PREFIX}{operation}");
+                let content_type = format.content_type();
+                let request = WireRequest {
+                    method: "POST",
+                    path: "/",
+                    target: Some(&target),
+                    content_type: Some(content_type),
+                    body: &body,
+                };
                 let reply = runtime
-                    .block_on(answer(kinesis.service(), WireRequest { target: Some(&target), body: &body, ..WireRequest::default() }))
+                    .block_on(answer(kinesis.service(), request))
                     .expect("no fault is scripted");
                 prop_assert!([200, 400].contains(&reply.status), "{operation}: {}", reply.status);
             }

@@ -23,6 +23,16 @@ macro_rules! requests {
                 }
             }
 
+            /// Reads the CBOR input of `operation`.
+            pub(crate) fn from_cbor(
+                operation: Operation,
+                body: &[u8],
+            ) -> Result<Self, ciborium::de::Error<std::io::Error>> {
+                match operation {
+                    $(Operation::$operation => ciborium::from_reader(body).map(Self::$operation)),*
+                }
+            }
+
             pub(crate) fn operation(&self) -> Operation {
                 match self {
                     $(Self::$operation(_) => Operation::$operation),*

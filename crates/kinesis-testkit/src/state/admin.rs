@@ -183,6 +183,13 @@ impl Kinesis {
         Ok(gone)
     }
 
+    /// Forgets every record of a stream.
+    pub(crate) fn clear_now(&mut self, now: Moment, name: &str) -> Result<usize, ServiceError> {
+        self.settle(now);
+        let stream = self.find_serving(&StreamInput::named(name))?;
+        Ok(stream.shards.iter_mut().map(|shard| shard.records.drain(..).count()).sum())
+    }
+
     /// Every stored record in the order of shard and sequence number.
     pub(crate) fn stored(&mut self, now: Moment, name: &str) -> Result<Vec<StoredRecord>, ServiceError> {
         self.settle(now);

@@ -55,6 +55,8 @@ pub(crate) struct Settings {
     pub(crate) consumer_quota: usize,
     /// How long a subscription is silent before it gets an event without records.
     pub(crate) heartbeat: Duration,
+    /// Most records of one event.
+    pub(crate) event_records: usize,
     /// How long a new shard is missing in lists of shards.
     pub(crate) shard_list_lag: Duration,
 }
@@ -160,6 +162,10 @@ impl Kinesis {
         self.call_rates.forget(name);
         // They find out by themselves that the stream is gone.
         self.wake_stream(name);
+    }
+
+    pub(crate) fn account(&self) -> &str {
+        &self.settings.account
     }
 
     pub(crate) fn enforces(&self, rule: Rule) -> bool {

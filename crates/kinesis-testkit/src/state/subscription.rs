@@ -166,6 +166,7 @@ impl Kinesis {
         let lives_on = !self.enforces(Rule::SubscriptionLife);
         let heartbeats = self.enforces(Rule::Heartbeats).then_some(self.settings.heartbeat);
         let retention = self.enforces(Rule::Retention);
+        let most_records = self.settings.event_records;
         let Some(sub) = self.subscriptions.get(&number) else { return Step::End };
         if let Some(error) = &sub.failure {
             return Step::Fail(error.clone());
@@ -187,7 +188,7 @@ impl Kinesis {
             stream.shards[sub.shard].trim(horizon);
         }
         let shard = &stream.shards[sub.shard];
-        let page = Page::of(shard, sub.position, limits::EVENT_RECORDS, limits::EVENT_BYTES);
+        let page = Page::of(shard, sub.position, most_records, limits::EVENT_BYTES);
         let reshard = stream.pending.as_ref().map(|(due, _)| *due);
         let wait = |until: Option<Moment>| {
             let end = (!lives_on).then_some(ends);

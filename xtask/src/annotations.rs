@@ -64,7 +64,8 @@ pub(crate) fn tests_in(file: &str, lines: &[Line]) -> Vec<Test> {
             continue;
         }
         let above = std::mem::take(&mut head);
-        if let (true, Some(name)) = (above.is_test, function_name(code)) {
+        let is_case = is_suite(file) && !above.numbers.is_empty();
+        if let (true, Some(name)) = (above.is_test || is_case, function_name(code)) {
             tests.push(Test {
                 name: name.to_owned(),
                 file: file.to_owned(),
@@ -75,6 +76,11 @@ pub(crate) fn tests_in(file: &str, lines: &[Line]) -> Vec<Test> {
         }
     }
     tests
+}
+
+/// A public suite, whose functions become tests where a macro lists them: one for each implementation.
+fn is_suite(file: &str) -> bool {
+    file.contains("/conformance/")
 }
 
 fn note_attribute(code: &str, text: &str, head: &mut Head) {
@@ -151,6 +157,19 @@ mod tests {
         let names: Vec<&str> = tests.iter().map(|test| test.name.as_str()).collect();
         assert_eq!(names, ["two", "three"]);
         assert_eq!(tests[0].ignored.as_deref(), Some("needs peers"));
+    }
+
+    #[test]
+    fn the_cases_of_a_suite_that_name_requirements_are_tests() {
+        let lines =
+            source::scan("/// S-036: x\npub async fn case(f: F) {}\n/// Helps.\npub fn helper() {}\n");
+        let cases = tests_in("crates/a/src/conformance/b.rs", &lines);
+        assert_eq!(cases.len(), 1);
+        assert_eq!(
+            (cases[0].name.as_str(), cases[0].numbers.as_slice()),
+            ("case", &["S-036".to_owned()][..])
+        );
+        assert_eq!(tests_in("crates/a/src/b.rs", &lines), []);
     }
 
     #[test]

@@ -1,30 +1,78 @@
 //! `examples`: runs each example in release mode and checks what it says.
 
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 
+use crate::process::Owned;
 use crate::workspace::Workspace;
 use crate::{args, graph, machine, process};
 
 /// One run of an example.
 struct Example {
     binary: &'static str,
+    env: &'static [(&'static str, &'static str)],
     args: &'static [&'static str],
     limit: Duration,
     check: fn(&str) -> Result<()>,
 }
 
-const EXAMPLES: &[Example] = &[
-    Example { binary: "quickstart", args: &[], limit: Duration::from_secs(120), check: nothing_lost },
+/// Examples that bring their own Kinesis.
+const ALONE: &[Example] = &[
     Example {
         binary: "quickstart",
+        env: &[],
+        args: &[],
+        limit: Duration::from_secs(120),
+        check: nothing_lost,
+    },
+    Example {
+        binary: "quickstart",
+        env: &[],
         args: &["--kill-every", "2s"],
         limit: Duration::from_secs(180),
         check: nothing_lost,
     },
 ];
+
+/// Examples that want an endpoint, in the order in which they run against one test server: the first makes the
+/// stream and fills it, the others read it.
+const SERVED: &[Example] = &[
+    Example { binary: "producer", env: &[], args: &[], limit: MINUTE, check: every_order },
+    Example {
+        binary: "basic-consumer",
+        env: &[],
+        args: &["--until", "100"],
+        limit: MINUTE,
+        check: every_order,
+    },
+    Example {
+        binary: "multi-worker",
+        env: &[("WORKER_ID", "worker-1")],
+        args: &["--until", "100"],
+        limit: MINUTE,
+        check: every_order,
+    },
+    Example {
+        binary: "custom-lease-store",
+        env: &[],
+        args: &["--until", "100"],
+        limit: MINUTE,
+        check: every_order,
+    },
+];
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// How many orders the producer sends.
+const ORDERS: u32 = 100;
+
+/// The binary of the package `kinesis-testkit` that serves them.
+const SERVER: &str = "kinesis-test-server";
 
 pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
     args::none(args)?;
@@ -34,7 +82,7 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
         members.iter().find(|member| member.name == "examples").context("the package `examples` exists")?;
     for binary in &package.binaries {
         ensure!(
-            EXAMPLES.iter().any(|example| example.binary == binary),
+            ALONE.iter().chain(SERVED).any(|example| example.binary == binary),
             "the example `{binary}` is not run by this task; add it to xtask/src/examples.rs"
         );
     }
@@ -44,19 +92,68 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
         "--locked",
         "-p",
         "examples",
+        "-p",
+        "kinesis-testkit",
+        "--bins",
     ]))?;
-    let target = workspace.target()?;
-    for example in EXAMPLES {
-        let started = Instant::now();
-        let mut command = std::process::Command::new(target.join("release").join(example.binary));
-        command.args(example.args).current_dir(workspace.root());
-        let output = process::capture_within(&mut command, example.limit, &target.join("example.out"))?;
-        let shown = last_line(&output).unwrap_or_default();
-        println!("{shown}");
-        (example.check)(&output).with_context(|| format!("checking `{}`", process::shown(&command)))?;
-        println!("{}: right in {:.1} s", example.binary, started.elapsed().as_secs_f64());
+    // Lease files of a run before would be about a stream that is gone.
+    let scratch = workspace.target()?.join("examples");
+    if scratch.exists() {
+        std::fs::remove_dir_all(&scratch).with_context(|| format!("emptying {}", scratch.display()))?;
+    }
+    std::fs::create_dir_all(&scratch).with_context(|| format!("creating {}", scratch.display()))?;
+    let place = Place { release: workspace.target()?.join("release"), scratch };
+    for example in ALONE {
+        place.run(example, None)?;
+    }
+    let (endpoint, _server) = place.serve()?;
+    for example in SERVED {
+        place.run(example, Some(&endpoint))?;
     }
     Ok(())
+}
+
+/// Where the programs are, and where they may leave files.
+struct Place {
+    release: PathBuf,
+    scratch: PathBuf,
+}
+
+impl Place {
+    fn run(&self, example: &Example, endpoint: Option<&str>) -> Result<()> {
+        let started = Instant::now();
+        let mut command = Command::new(self.release.join(example.binary));
+        command.args(example.args).envs(example.env.iter().copied()).current_dir(&self.scratch);
+        if let Some(endpoint) = endpoint {
+            command.env("AWS_ENDPOINT_URL", endpoint);
+        }
+        let output = process::capture_within(&mut command, example.limit, &self.scratch.join("output"))?;
+        println!("{}", last_line(&output).unwrap_or_default());
+        (example.check)(&output).with_context(|| format!("checking `{}`", process::shown(&command)))?;
+        println!("{}: right in {:.1} s", example.binary, started.elapsed().as_secs_f64());
+        Ok(())
+    }
+
+    /// Starts the test server and gives its endpoint; it ends with its owner.
+    fn serve(&self) -> Result<(String, Owned)> {
+        let log = self.scratch.join("server.log");
+        let mut server = Owned::service(Command::new(self.release.join(SERVER)).args(["--port", "0"]), &log)?;
+        let mut endpoint = None;
+        server
+            .wait_until(MINUTE, || {
+                endpoint = listening(&log);
+                endpoint.is_some()
+            })
+            .with_context(|| format!("starting {SERVER}; its log is {}", log.display()))?;
+        Ok((endpoint.context("it was waited for")?, server))
+    }
+}
+
+/// The URL that the server names once it is ready.
+fn listening(log: &Path) -> Option<String> {
+    let text = std::fs::read_to_string(log).ok()?;
+    let (line, _) = text.split_once('\n')?;
+    line.strip_prefix("listening on ").map(str::to_owned)
 }
 
 fn last_line(output: &str) -> Option<&str> {
@@ -78,6 +175,20 @@ fn nothing_lost(output: &str) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The text names every order, from the first to the last.
+fn every_order(output: &str) -> Result<()> {
+    let found: BTreeSet<u32> = output.lines().filter_map(order).collect();
+    let missing: Vec<u32> = (1..=ORDERS).filter(|number| !found.contains(number)).collect();
+    ensure!(missing.is_empty(), "orders without a line: {missing:?}");
+    Ok(())
+}
+
+/// The number in `... order 7: ...`.
+fn order(line: &str) -> Option<u32> {
+    let (_, rest) = line.split_once("order ")?;
+    rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
 #[cfg(test)]
@@ -106,5 +217,26 @@ mod tests {
         assert_eq!(said(r#"{"produced":5,"processed":5}"#), "no count `lost`");
         assert_eq!(said("done"), "the last line is not JSON");
         assert_eq!(nothing_lost("").unwrap_err().to_string(), "the example printed nothing");
+    }
+    /// S-228: a consumer's example is right only when it had every record.
+    #[test]
+    fn every_order_needs_a_line() {
+        let lines = |orders: std::ops::RangeInclusive<u32>| -> String {
+            orders.map(|number| format!("worker-1 has order {number}: 4959\n")).collect()
+        };
+        every_order(&lines(1..=100)).unwrap();
+        every_order(&format!("{}{}", lines(1..=50), lines(40..=100))).unwrap();
+        let error = every_order(&lines(2..=99)).expect_err("two are missing");
+        assert_eq!(error.to_string(), "orders without a line: [1, 100]");
+    }
+
+    #[test]
+    fn the_server_says_where_it_listens() {
+        let log = std::env::temp_dir().join(format!("xtask-examples-{}", std::process::id()));
+        std::fs::write(&log, "listening on http://127.0.0.1:1").unwrap();
+        assert_eq!(listening(&log), None, "the line is not complete");
+        std::fs::write(&log, "listening on http://127.0.0.1:12345\n").unwrap();
+        assert_eq!(listening(&log).as_deref(), Some("http://127.0.0.1:12345"));
+        std::fs::remove_file(log).unwrap();
     }
 }

@@ -14,6 +14,7 @@ use anyhow::{Context as _, Result, bail};
 
 mod annotations;
 mod args;
+mod bench;
 mod cargo_test;
 mod check_deps;
 mod ci;
@@ -22,6 +23,7 @@ mod deny;
 mod docs;
 mod examples;
 mod features;
+mod fuzz;
 mod graph;
 mod lint;
 mod machine;
@@ -35,6 +37,7 @@ mod services;
 mod source;
 mod test;
 mod tidy;
+mod vectors;
 mod workspace;
 
 use workspace::Workspace;
@@ -49,6 +52,12 @@ struct Task {
 }
 
 const TASKS: &[Task] = &[
+    Task {
+        name: "bench",
+        usage: "formats [--quick]",
+        about: "Measure the format crates against their libraries and peers",
+        run: bench::run,
+    },
     Task { name: "build", usage: "", about: "Compile every crate, test and example", run: run::build },
     Task {
         name: "check-deps",
@@ -105,6 +114,12 @@ const TASKS: &[Task] = &[
         run: features::run,
     },
     Task {
+        name: "fuzz",
+        usage: "[TARGET] [--seconds N]",
+        about: "Fuzz one decoder, or each in turn, with libFuzzer",
+        run: fuzz::run,
+    },
+    Task {
         name: "integration",
         usage: "consumer|e2e|lease|producer",
         about: "Run the tests of one suite",
@@ -139,6 +154,12 @@ const TASKS: &[Task] = &[
         usage: "",
         about: "House rules: module length, printing, debug output, manifests",
         run: tidy::run,
+    },
+    Task {
+        name: "vectors",
+        usage: "DIR [--strict]",
+        about: "Check every vector below a folder against the format crates",
+        run: vectors::run,
     },
 ];
 

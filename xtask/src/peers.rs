@@ -6,12 +6,13 @@
 //!
 //! - `KINESIS_LOCAL_ENDPOINT`: the plain HTTP endpoint of npm's `kinesis-local`. When it is set before the
 //!   task starts, that server is used and none is started.
-//! - `PEERS_PYTHON`: a Python interpreter that has boto3.
+//! - `PEERS_PYTHON`: a Python interpreter that has boto3, aws-kinesis-agg and aiokpl (its codec only).
+//! - `PEERS_NODE_MODULES`: the folder of the npm packages.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -40,11 +41,8 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
     if plan.peers.is_empty() {
         bail!("no test needs peers");
     }
-    machine::ensure(&[&machine::C_COMPILER, &machine::COMPRESSORS, &machine::NODE, &machine::PYTHON])?;
-    let folder = workspace.target()?.join("peers");
-    fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
-    install_node_packages(workspace, &folder)?;
-    install_python_packages(workspace, &folder)?;
+    machine::ensure(&[&machine::C_COMPILER, &machine::COMPRESSORS])?;
+    let folder = install(workspace)?;
 
     // The server is stopped when this goes out of scope, however the tests end.
     let (endpoint, _server) = match std::env::var(ENDPOINT) {
@@ -61,6 +59,7 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
     cargo.args(["--", "--ignored"]);
     cargo.env(ENDPOINT, endpoint);
     cargo.env("PEERS_PYTHON", folder.join("venv/bin/python"));
+    cargo.env("PEERS_NODE_MODULES", folder.join("node_modules"));
     let totals = cargo_test::run(direct_loopback(&mut cargo))?;
     totals.show();
     let planned: usize = plan.peers.values().map(Vec::len).sum();
@@ -68,6 +67,16 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
         bail!("{planned} tests need peers but {} ran", totals.passed);
     }
     Ok(())
+}
+
+/// Installs the packages of both lists and gives the folder that has `node_modules` and `venv`.
+pub(crate) fn install(workspace: &Workspace) -> Result<PathBuf> {
+    machine::ensure(&[&machine::NODE, &machine::PYTHON])?;
+    let folder = workspace.target()?.join("peers");
+    fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
+    install_node_packages(workspace, &folder)?;
+    install_python_packages(workspace, &folder)?;
+    Ok(folder)
 }
 
 fn install_node_packages(workspace: &Workspace, folder: &Path) -> Result<()> {

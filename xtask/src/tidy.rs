@@ -86,7 +86,6 @@ fn file_faults(file: &str, lines: &[Line]) -> Vec<(usize, String)> {
         faults.push((lines.len(), format!("{} lines; split files of more than {MAX_LINES}", lines.len())));
     }
     let shipped = file.starts_with("crates/") && file.contains("/src/") && !source::is_test_file(file);
-    let example = file.starts_with("examples/src/");
     let program = file.contains("/src/bin/") || file.ends_with("/main.rs");
     let debug_impls = source::items(lines, is_debug_impl);
     let mut above = "";
@@ -102,11 +101,7 @@ fn file_faults(file: &str, lines: &[Line]) -> Vec<(usize, String)> {
             fault("a library does not print");
         }
         let excused = debug_impls[index] || above.contains(DEBUG_OK) || line.comment.contains(DEBUG_OK);
-        if (shipped || example)
-            && !line.test
-            && !excused
-            && (debug_format(&line.text) || debug_field(&line.code))
-        {
+        if shipped && !line.test && !excused && (debug_format(&line.text) || debug_field(&line.code)) {
             fault("debug output may hold payloads: use Display, or say `// debug-ok: why`");
         }
         above = &line.comment;
@@ -141,9 +136,10 @@ fn debug_format(text: &str) -> bool {
     text.match_indices("?}").any(|(at, _)| {
         let opened = text[..at].rfind('{');
         let inside = opened.map(|open| &text[open + 1..at]);
-        // A doubled brace is a plain brace.
+        // A doubled brace is a plain brace. A precision is for durations and floats.
         let doubled = opened.is_some_and(|open| text[..open].ends_with('{'));
-        !doubled && inside.is_some_and(|inside| inside.contains(':') && !inside.contains('}'))
+        let is_debug = |inside: &str| inside.contains(':') && !inside.contains('}') && !inside.contains(":.");
+        !doubled && inside.is_some_and(is_debug)
     })
 }
 
@@ -215,7 +211,14 @@ mod tests {
             assert_eq!(faults_of(LIBRARY, code).len(), 1, "{code}");
             assert_eq!(faults_of(LIBRARY, &format!("#[cfg(test)]\nmod t {{\n{code}\n}}")), [], "{code}");
         }
-        for code in ["f(a?, b)?", "f!(\"{}? {{:?}}\", e)", "T: ?Sized", "let a = b?;", "warn!(%error)"] {
+        for code in [
+            "f(a?, b)?",
+            "f!(\"{}? {{:?}}\", e)",
+            "T: ?Sized",
+            "let a = b?;",
+            "warn!(%error)",
+            "f!(\"{:.1?}\", t)",
+        ] {
             assert_eq!(faults_of(LIBRARY, code), [], "{code}");
         }
         assert_eq!(faults_of(LIBRARY, "impl fmt::Debug for A {\n  f!(\"{:?}\", e)\n}"), []);

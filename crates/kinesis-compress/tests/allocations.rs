@@ -79,3 +79,20 @@ fn lz4_frames_without_a_size_use_one_buffer_that_is_kept() {
     let warm = measure(|| codec.decode(&frame, 300_000, &mut out).unwrap());
     assert_eq!(warm.count_total, 0);
 }
+
+/// The contexts take the memory that the README names, in KiB: to decode, and to encode 1 MB.
+#[test]
+fn contexts_take_the_memory_that_the_readme_names() {
+    for (format, to_decode, to_encode) in
+        [(Compression::Gzip, 46, 371), (Compression::Zstd, 93, 1280), (Compression::Lz4, 1, 17)]
+    {
+        let plain = text(1_000_000);
+        let (mut packed, mut out) = (Vec::with_capacity(2_000_000), Vec::with_capacity(2_000_000));
+        let mut fresh = codec(format);
+        let info = measure(|| fresh.encode(&plain, Level::Default, &mut packed).unwrap());
+        assert!(info.bytes_max <= (to_encode + 1) * 1024, "{format} encodes with {}", info.bytes_max);
+        let mut fresh = codec(format);
+        let info = measure(|| fresh.decode(&packed, plain.len(), &mut out).unwrap());
+        assert!(info.bytes_max <= (to_decode + 1) * 1024, "{format} decodes with {}", info.bytes_max);
+    }
+}

@@ -131,6 +131,32 @@ fn lookalikes_are_passed_on_unless_they_are_to_fail() {
     assert!(decompressor.lookalikes(Lookalikes::Fail).decompress(&payload).is_err());
 }
 
+/// S-143: of random bytes behind a magic number, fewer than one in a hundred are taken for a damaged frame.
+#[test]
+fn random_lookalikes_are_passed_on() {
+    let decompressor = Decompressor::auto();
+    let mut random = fastrand::Rng::with_seed(3);
+    for magic in [&[0x1f, 0x8b, 8][..], &[0x28, 0xb5, 0x2f, 0xfd], &[0x04, 0x22, 0x4d, 0x18]] {
+        let refused = (0..2000).filter(|_| {
+            let rest: Vec<u8> = (0..random.usize(1..500)).map(|_| random.u8(..)).collect();
+            decompressor.decompress(&[magic, &rest].concat().into()).is_err()
+        });
+        assert!(refused.count() < 20, "{magic:x?}");
+    }
+}
+
+/// F-41: a zstd frame whose blocks go wrong after the first one is an error and not passed on.
+#[test]
+fn a_chain_of_blocks_that_goes_wrong_late_is_a_damaged_frame() {
+    let mut frame = frame("zstd_rep_300k_no_size");
+    // The size field of the second block; the first is 128 KiB in one compressed block.
+    let first = usize::from(frame[6]) | usize::from(frame[7]) << 8 | usize::from(frame[8]) << 16;
+    let second = 9 + (first >> 3);
+    frame[second..second + 3].fill(0xff);
+    let error = Decompressor::auto().decompress(&frame.into()).unwrap_err();
+    assert!(matches!(error, DecompressError::Corrupt { format: "zstd", .. }), "{error}");
+}
+
 /// The window limit of zstd can be lowered; frames of one segment have no window.
 #[test]
 fn the_window_limit_of_zstd_applies_to_frames_with_a_window() {
@@ -184,9 +210,12 @@ fn incompressible_payloads_are_passed_on_when_asked_for() {
     let noise = Bytes::from(common::noise(1024 * 1024 - 10));
     for format in Compression::ALL {
         let compressor = Compressor::new(format).unwrap();
-        let grown = compressor.compress(&noise).unwrap();
-        assert!(grown.len() > noise.len());
-        assert!(grown.len() < noise.len() + 400, "{format} adds {}", grown.len() - noise.len());
+        for level in [Level::Fastest, Level::Default, Level::Best] {
+            let grown = compressor.clone().level(level).unwrap().compress(&noise).unwrap();
+            assert!(grown.len() > noise.len());
+            assert!(grown.len() < noise.len() + 400, "{format} adds {}", grown.len() - noise.len());
+            assert_eq!(Decompressor::auto().decompress(&grown).unwrap(), noise, "{format} {level:?}");
+        }
 
         let careful = compressor.incompressible(Incompressible::PassOn);
         let sent = careful.compress(&noise).unwrap();

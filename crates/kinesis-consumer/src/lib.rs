@@ -1,2 +1,32 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod builder;
+mod config;
+mod consumer;
+mod door;
+mod engine;
+mod error;
+mod processor;
+mod report;
+
+pub use builder::{BatchDoor, ConsumerBuilder, NoDoor, RecordDoor};
+pub use config::{ConsumerConfig, FailurePolicy, OnExhausted};
+pub use consumer::{Consumer, ConsumerHandle};
+pub use door::{BatchService, RecordService, ServiceFuture};
+pub use error::{ConfigError, ConsumerError};
+pub use processor::{Initialize, RecordProcessor};
+pub use report::{Report, ShardOutcome, ShardReport};
+
+pub use kinesis_core as core;
+pub use kinesis_lease as lease;
+#[cfg(feature = "poll")]
+#[cfg_attr(docsrs, doc(cfg(feature = "poll")))]
+pub use kinesis_poll as poll;
+
+pub use kinesis_core::processing::{
+    CheckpointError, CheckpointVerb, Checkpointer, Completion, FailureClass, HandlerError,
+};
+pub use kinesis_core::{
+    Ack, BoxError, DeadLetter, DeadLetterReason, Position, Record, RecordAck, RecordBatch, StartPosition,
+};

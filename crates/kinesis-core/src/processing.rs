@@ -82,6 +82,15 @@ pub enum CheckpointVerb {
     Done,
 }
 
+impl fmt::Display for CheckpointVerb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::UpTo => "up_to",
+            Self::Done => "done",
+        })
+    }
+}
+
 /// Why a position was not stored.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -99,7 +108,7 @@ pub enum CheckpointError {
         last: Position,
     },
     /// The consumer was built for the other verb.
-    #[error("this consumer takes the other verb; see its setting checkpoint_verb ({configured:?})")]
+    #[error("this consumer takes the other verb; see its setting checkpoint_verb ({configured})")]
     #[non_exhaustive]
     WrongVerb {
         /// What the consumer was built for.

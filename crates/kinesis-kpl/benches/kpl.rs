@@ -17,10 +17,16 @@ use std::hint::black_box;
 use bytes::Bytes;
 use criterion::{Criterion, Throughput};
 use kinesis_kpl::{
-    Aggregate, Aggregator, AggregatorConfig, Checksum, MAGIC, MAX_BYTES_LIMIT, RecordRef, md5 as own,
+    Aggregate, Aggregator, AggregatorConfig, Checksum, Deaggregated, Deaggregator, MAGIC, MAX_BYTES_LIMIT,
+    RecordRef, md5 as own,
 };
 use md5::{Digest as _, Md5};
 use rows::Case;
+
+/// A case that handles sixteen aggregates in one run.
+fn sixteen(case: Case<'_>) -> Case<'_> {
+    Case { bytes: case.bytes * 16, records: case.records * 16, ..case }
+}
 
 /// One shape of input.
 struct Shape {
@@ -65,17 +71,31 @@ impl Shape {
         }
     }
 
+    /// Sixteen aggregates at a time, their digests side by side.
+    fn batch_cases(&self) -> [Case<'_>; 2] {
+        let bodies = vec![self.body(); 16];
+        let digests = move || own::digest_many(&bodies).len();
+        let records = || {
+            let done = Deaggregator::new().deaggregate_many(vec![self.aggregate.clone(); 16]);
+            let owned = done.into_iter().filter_map(|done| match done {
+                Ok(Deaggregated::Records(aggregate)) => Some(aggregate.into_records()),
+                _ => None,
+            });
+            owned.flatten().map(|record| black_box(record).data.len()).sum()
+        };
+        let with_lanes = if cfg!(feature = "simd") { "_simd" } else { "" };
+        [
+            sixteen(self.case(format!("md5_batch_{}{with_lanes}", self.name), digests)),
+            sixteen(self.case(format!("deagg_owned_batch_{}{with_lanes}", self.name), records)),
+        ]
+    }
+
     fn cases(&self) -> Vec<Case<'_>> {
         let mut cases = vec![
             self.case(format!("md5_{}", self.name), || usize::from(Md5::digest(self.body())[0])),
             self.case(format!("md5_own_{}", self.name), || usize::from(own::digest(self.body())[0])),
         ];
-        let batch: Vec<&[u8]> = vec![self.body(); 16];
-        cases.push(Case {
-            bytes: self.aggregate.len() * batch.len(),
-            records: self.payloads.len() * batch.len(),
-            ..self.case(format!("md5_side_by_side_{}", self.name), move || own::digest_many(&batch).len())
-        });
+        cases.extend(self.batch_cases());
         for (suffix, checksum) in [("", Checksum::Verify), ("_nocheck", Checksum::Skip)] {
             cases.push(self.case(format!("deagg_view_{}{suffix}", self.name), move || {
                 let aggregate =

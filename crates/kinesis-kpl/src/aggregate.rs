@@ -9,6 +9,7 @@ use kinesis_core::{PartitionKey, Tag};
 
 use crate::index::{Entry, Index, TagEntry};
 use crate::record::ExplicitHashKey;
+use crate::wire::DIGEST_LEN;
 use crate::{Checksum, Reason, UserRecord};
 
 /// Says that the index already checked what is read again.
@@ -50,12 +51,18 @@ impl<B: AsRef<[u8]>> Aggregate<B> {
     /// # Errors
     /// The [`Reason`] why it is not an aggregate or not a good one.
     pub fn parse_with(bytes: B, checksum: Checksum) -> Result<Self, Reason> {
-        let index = match checksum {
-            Checksum::Verify => {
-                Index::read(bytes.as_ref(), |body, digest| crate::md5::digest(body).as_slice() == digest)?
-            }
-            Checksum::Skip => Index::read(bytes.as_ref(), |_, _| true)?,
-        };
+        match checksum {
+            Checksum::Verify => Self::read(bytes, |body, digest| crate::md5::digest(body) == *digest),
+            Checksum::Skip => Self::read(bytes, |_, _| true),
+        }
+    }
+
+    /// Parses with `verify`, which gets the message and the digest at its end.
+    pub(crate) fn read(
+        bytes: B,
+        verify: impl FnOnce(&[u8], &[u8; DIGEST_LEN]) -> bool,
+    ) -> Result<Self, Reason> {
+        let index = Index::read(bytes.as_ref(), verify)?;
         Ok(Self { bytes, index })
     }
 
@@ -103,10 +110,15 @@ impl Aggregate<Bytes> {
     /// Owned records, made one by one: data are slices of this buffer, and each key is made once and shared.
     #[must_use]
     pub fn into_records(self) -> IntoRecords {
-        let left = self.len();
-        let keys = vec![None; self.index.keys.len()];
-        let hashes = vec![None; self.index.hashes.len()];
-        IntoRecords { aggregate: self, keys, hashes, at: 0, left }
+        IntoRecords {
+            keys: vec![None; self.index.keys.len()],
+            hashes: vec![None; self.index.hashes.len()],
+            left: self.len(),
+            at: 0,
+            // A clone is a shared handle already, and cheaper to clone than what the buffer came in.
+            bytes: self.bytes.clone(),
+            index: self.index,
+        }
     }
 }
 
@@ -281,7 +293,8 @@ pub struct TagView<'a> {
 /// Owned user records of an [`Aggregate`], made one by one.
 #[derive(Clone)]
 pub struct IntoRecords {
-    aggregate: Aggregate<Bytes>,
+    bytes: Bytes,
+    index: Index,
     /// The handles made so far, one for each used key.
     keys: Vec<Option<PartitionKey>>,
     hashes: Vec<Option<ExplicitHashKey>>,
@@ -294,7 +307,7 @@ impl Iterator for IntoRecords {
 
     #[inline]
     fn next(&mut self) -> Option<UserRecord> {
-        let Aggregate { bytes, index } = &self.aggregate;
+        let Self { bytes, index, .. } = self;
         let (position, entry) = loop {
             let entry = index.records().get(self.at)?;
             self.at += 1;
@@ -305,7 +318,7 @@ impl Iterator for IntoRecords {
         self.left -= 1;
         let place = entry.key();
         let partition_key = self.keys[place]
-            .get_or_insert_with(|| PartitionKey::new(text(&bytes[index.keys[place].range()])))
+            .get_or_insert_with(|| PartitionKey::from(text(&bytes[index.keys[place].range()])))
             .clone();
         let explicit_hash_key = entry.hash().map(|place| {
             self.hashes[place]
@@ -316,7 +329,7 @@ impl Iterator for IntoRecords {
             data: bytes.slice(entry.data().range()),
             partition_key,
             explicit_hash_key,
-            tags: owned_tags(bytes, index.tags_of(position)),
+            tags: if index.has_tags() { owned_tags(bytes, index.tags_of(position)) } else { None },
             sub_sequence: position as u64,
             count: index.records().len() as u64,
         })

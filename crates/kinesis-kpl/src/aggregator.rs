@@ -7,7 +7,9 @@ use kinesis_core::{HashKey, PartitionKey, Tag};
 
 use crate::key_table::{KeyTable, Slot};
 use crate::wire::{self, FRAME_LEN, MAGIC, put_varint, varint_len};
-use crate::{AggregatorConfig, InvalidConfig, KeyMode, Lone, OuterKey, RecordRef, SizeRule, ToRecordRef};
+use crate::{
+    AggregatorConfig, InvalidConfig, KeyMode, Lone, OuterKey, Packed, RecordRef, SizeRule, ToRecordRef,
+};
 
 /// The partition key of every aggregate that the KPL writes.
 const KPL_KEY: &str = "a";
@@ -16,12 +18,12 @@ const KPL_KEY: &str = "a";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The aggregate is full: [`finish`](Aggregator::finish) it and offer the record again.
+    /// The aggregate is full: [`finish`](Aggregator::finish) it and offer the record again. It fits an empty one.
     Full,
     /// The record with its frame exceeds the size limit even alone. Send it as a plain record, or reject it where
     /// it exceeds the stream's limit too.
     SendAlone,
-    /// The aggregate has another partition key and [`KeyMode::Same`] is set.
+    /// The aggregate has another partition key and [`KeyMode::Same`] is set. An empty one takes the record.
     OtherPartitionKey,
     /// The record belongs to another shard than [`AggregatorConfig::range`].
     OutsideRange,
@@ -188,35 +190,40 @@ impl Aggregator {
         Plan { key, hash, tags_len, record_len, growth }
     }
 
+    /// Whether the record may come in. `Full` and `OtherPartitionKey` promise that an empty aggregate takes it.
     fn admit(
         &mut self,
         record: &RecordRef<'_>,
         plan: &Plan,
         hash_text: Option<&[u8]>,
     ) -> Result<(), Refusal> {
+        let Some(why) = self.objection(record, plan) else { return Ok(()) };
+        // Alone it may be larger than in here, where its key may be known and another's counts as the outer one.
+        let too_large = || self.alone_len(record, plan.tags_len, hash_text) > self.config.max_bytes;
+        match why {
+            Refusal::Full | Refusal::OtherPartitionKey if too_large() => Err(Refusal::SendAlone),
+            why => Err(why),
+        }
+    }
+
+    fn objection(&mut self, record: &RecordRef<'_>, plan: &Plan) -> Option<Refusal> {
         let key_len =
             if self.count == 0 { self.outer_key_len(record.partition_key.len()) } else { self.key_len() };
-        if self.framed_len() + plan.growth + key_len > self.config.max_bytes {
-            let alone = self.alone_len(record, plan.tags_len, hash_text);
-            return Err(if alone > self.config.max_bytes { Refusal::SendAlone } else { Refusal::Full });
-        }
-        if self.count >= self.config.max_records {
-            return Err(Refusal::Full);
+        if self.framed_len() + plan.growth + key_len > self.config.max_bytes
+            || self.count >= self.config.max_records
+        {
+            return Some(Refusal::Full);
         }
         if self.config.key_mode == KeyMode::Same && self.count > 0 && plan.key != Slot::Known(0) {
-            return Err(Refusal::OtherPartitionKey);
+            return Some(Refusal::OtherPartitionKey);
         }
-        if let Some(range) = self.config.range.filter(|range| !range.is_full()) {
-            let key = match (record.explicit_hash_key, plan.key) {
-                (Some(key), _) => key,
-                (None, Slot::Known(index)) => self.keys.hash_key(index, record.partition_key),
-                (None, Slot::New(_)) => crate::hash_key(record.partition_key),
-            };
-            if !range.contains(key) {
-                return Err(Refusal::OutsideRange);
-            }
-        }
-        Ok(())
+        let range = self.config.range.filter(|range| !range.is_full())?;
+        let key = match (record.explicit_hash_key, plan.key) {
+            (Some(key), _) => key,
+            (None, Slot::Known(index)) => self.keys.hash_key(index, record.partition_key),
+            (None, Slot::New(_)) => crate::hash_key(record.partition_key),
+        };
+        (!range.contains(key)).then_some(Refusal::OutsideRange)
     }
 
     /// The size of an aggregate with only this record, by the size rule.
@@ -280,7 +287,8 @@ impl Aggregator {
         if self.count == 0 {
             return None;
         }
-        let first_key = PartitionKey::new(String::from_utf8_lossy(self.keys.text(0)));
+        let first_key = std::str::from_utf8(self.keys.text(0)).expect("keys come as text");
+        let first_key = PartitionKey::from(first_key);
         let unframed = self.is_unframed();
         let data = if unframed {
             Bytes::copy_from_slice(&self.records[self.first.data.0..self.first.data.1])
@@ -291,7 +299,7 @@ impl Aggregator {
             OuterKey::Kpl if !unframed => {
                 let explicit = self.first.explicit_hash_key;
                 let hash_key = explicit.unwrap_or_else(|| self.keys.hash_key(0, first_key.as_str()));
-                (PartitionKey::new(KPL_KEY), Some(hash_key))
+                (PartitionKey::from(KPL_KEY), Some(hash_key))
             }
             OuterKey::Kpl | OuterKey::First => (first_key, self.first.explicit_hash_key),
         };
@@ -328,76 +336,6 @@ impl fmt::Debug for Aggregator {
             .field("records", &self.count)
             .field("encoded_len", &self.encoded_len())
             .finish_non_exhaustive()
-    }
-}
-
-/// A finished aggregate, or a lone record: one Kinesis record to send. `Debug` shows sizes only.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Packed {
-    data: Bytes,
-    partition_key: PartitionKey,
-    explicit_hash_key: Option<HashKey>,
-    records: usize,
-    framed: bool,
-}
-
-impl Packed {
-    /// The data of the Kinesis record.
-    #[must_use]
-    pub const fn data(&self) -> &Bytes {
-        &self.data
-    }
-
-    /// The data, without a copy.
-    #[must_use]
-    pub fn into_data(self) -> Bytes {
-        self.data
-    }
-
-    /// The partition key to send it with.
-    #[must_use]
-    pub const fn partition_key(&self) -> &PartitionKey {
-        &self.partition_key
-    }
-
-    /// The explicit hash key to send it with, if any.
-    #[must_use]
-    pub const fn explicit_hash_key(&self) -> Option<HashKey> {
-        self.explicit_hash_key
-    }
-
-    /// How many user records are in it.
-    #[must_use]
-    pub const fn records(&self) -> usize {
-        self.records
-    }
-
-    /// Whether it is in KPL format; a lone record by default is not.
-    #[must_use]
-    pub const fn is_framed(&self) -> bool {
-        self.framed
-    }
-}
-
-impl From<Packed> for kinesis_core::OutboundRecord {
-    fn from(packed: Packed) -> Self {
-        let record = Self::new(packed.partition_key, packed.data);
-        match packed.explicit_hash_key {
-            Some(key) => record.explicit_hash_key(key),
-            None => record,
-        }
-    }
-}
-
-impl fmt::Debug for Packed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Packed")
-            .field("data", &format_args!("{} bytes", self.data.len()))
-            .field("partition_key", &self.partition_key)
-            .field("explicit_hash_key", &self.explicit_hash_key.is_some())
-            .field("records", &self.records)
-            .field("framed", &self.framed)
-            .finish()
     }
 }
 

@@ -4,7 +4,8 @@ use std::fmt;
 
 use bytes::Bytes;
 
-use crate::wire::MAGIC;
+use crate::index::split_frame;
+use crate::wire::{DIGEST_LEN, MAGIC};
 use crate::{Aggregate, Reason};
 
 /// Whether `data` starts like an aggregate. Only parsing tells whether it is a good one.
@@ -33,6 +34,17 @@ pub enum Deaggregated {
     },
     /// All user records of an aggregate.
     Records(Aggregate<Bytes>),
+}
+
+impl Deaggregated {
+    /// Why it was not split; `None` when it was.
+    #[must_use]
+    pub const fn reason(&self) -> Option<Reason> {
+        match self {
+            Self::Raw { reason, .. } => Some(*reason),
+            Self::Records(_) => None,
+        }
+    }
 }
 
 impl fmt::Debug for Deaggregated {
@@ -152,7 +164,33 @@ impl Deaggregator {
     /// # Errors
     /// [`InvalidAggregate`], in strict mode only, for what looks like an aggregate and is a broken one.
     pub fn deaggregate(&self, data: Bytes) -> Result<Deaggregated, InvalidAggregate> {
-        match split(data, self.checksum) {
+        self.judge(split(data, self.checksum))
+    }
+
+    /// Splits many Kinesis records, as a read or an event brings them, in order: the same as one by one, but the
+    /// digests are computed [side by side](crate::md5::digest_many).
+    pub fn deaggregate_many(
+        &self,
+        records: impl IntoIterator<Item = Bytes>,
+    ) -> Vec<Result<Deaggregated, InvalidAggregate>> {
+        let records: Vec<Bytes> = records.into_iter().collect();
+        let bodies: Vec<&[u8]> = match self.checksum {
+            Checksum::Verify => {
+                records.iter().filter_map(|data| split_frame(data).ok()).map(|(body, _)| body).collect()
+            }
+            Checksum::Skip => Vec::new(),
+        };
+        let mut digests = crate::md5::digest_many(&bodies).into_iter();
+        let split_next = |data: Bytes| match self.checksum {
+            Checksum::Skip => split(data, Checksum::Skip),
+            // `verify` is called for exactly the records that `split_frame` takes, in order.
+            Checksum::Verify => split_with(data, |_, digest| digests.next() == Some(*digest)),
+        };
+        records.into_iter().map(split_next).map(|done| self.judge(done)).collect()
+    }
+
+    fn judge(&self, done: Deaggregated) -> Result<Deaggregated, InvalidAggregate> {
+        match done {
             Deaggregated::Raw { reason, data }
                 if self.strictness == Strictness::Strict && !reason.is_plain() =>
             {
@@ -164,11 +202,15 @@ impl Deaggregator {
 }
 
 fn split(data: Bytes, checksum: Checksum) -> Deaggregated {
+    split_with(data, |body, digest| checksum == Checksum::Skip || crate::md5::digest(body) == *digest)
+}
+
+fn split_with(data: Bytes, verify: impl FnOnce(&[u8], &[u8; DIGEST_LEN]) -> bool) -> Deaggregated {
     // `Bytes` is cheap to clone, but not free: plain records are told apart before.
     if !is_aggregated(&data) {
         return Deaggregated::Raw { reason: Reason::NotAggregated, data };
     }
-    match Aggregate::parse_with(data.clone(), checksum) {
+    match Aggregate::read(data.clone(), verify) {
         Ok(aggregate) => Deaggregated::Records(aggregate),
         Err(reason) => Deaggregated::Raw { reason, data },
     }

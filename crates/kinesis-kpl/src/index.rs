@@ -15,7 +15,7 @@ impl Span {
     const NONE: Self = Self { start: u32::MAX, end: u32::MAX };
 
     fn new((start, end): (usize, usize)) -> Self {
-        // `read` refuses bodies above `i32::MAX` bytes, so nothing is cut off.
+        // `split_frame` refuses bodies above `i32::MAX` bytes, so nothing is cut off.
         Self { start: start as u32, end: end as u32 }
     }
 
@@ -96,12 +96,12 @@ pub(crate) struct Index {
 
 impl Index {
     /// Reads and validates a whole Kinesis record.
-    pub(crate) fn read(bytes: &[u8], verify: impl FnOnce(&[u8], &[u8]) -> bool) -> Result<Self, Reason> {
-        let body = body(bytes)?;
-        if i32::try_from(bytes.len()).is_err() {
-            return Err(Reason::BadProtobuf); // above protobuf's own limit; places are kept in 32 bits
-        }
-        if !verify(body, &bytes[bytes.len() - DIGEST_LEN..]) {
+    pub(crate) fn read(
+        bytes: &[u8],
+        verify: impl FnOnce(&[u8], &[u8; DIGEST_LEN]) -> bool,
+    ) -> Result<Self, Reason> {
+        let (body, digest) = split_frame(bytes)?;
+        if !verify(body, digest) {
             return Err(Reason::BadDigest);
         }
         let mut reader = Reader { bytes: &bytes[..bytes.len() - DIGEST_LEN], ..Reader::default() };
@@ -119,11 +119,14 @@ impl Index {
         self.records.len() - self.removed
     }
 
+    /// Whether any record has tags.
+    #[inline]
+    pub(crate) fn has_tags(&self) -> bool {
+        !self.tags.is_empty()
+    }
+
     /// The tags of the record at `position`.
     pub(crate) fn tags_of(&self, position: usize) -> &[TagEntry] {
-        if self.tags.is_empty() {
-            return &[];
-        }
         let position = position as u32;
         let start = self.tags.partition_point(|tag| tag.record < position);
         let len = self.tags[start..].partition_point(|tag| tag.record == position);
@@ -140,15 +143,15 @@ impl Index {
     }
 }
 
-/// The protobuf message in a Kinesis record. The KCL asks for more than a digest after the magic, so an aggregate
-/// of nothing is too short.
-pub(crate) fn body(bytes: &[u8]) -> Result<&[u8], Reason> {
-    if !bytes.starts_with(&MAGIC) {
-        Err(Reason::NotAggregated)
-    } else if bytes.len() <= FRAME_LEN {
-        Err(Reason::TooShort)
-    } else {
-        Ok(&bytes[MAGIC.len()..bytes.len() - DIGEST_LEN])
+/// The protobuf message and the digest in a Kinesis record. The KCL asks for more than a digest after the magic, so
+/// an aggregate of nothing is too short.
+pub(crate) fn split_frame(bytes: &[u8]) -> Result<(&[u8], &[u8; DIGEST_LEN]), Reason> {
+    let framed = bytes.strip_prefix(&MAGIC).ok_or(Reason::NotAggregated)?;
+    match framed.split_last_chunk() {
+        None | Some(([], _)) => Err(Reason::TooShort),
+        // Above protobuf's own limit; places are kept in 32 bits.
+        Some((body, _)) if i32::try_from(body.len() + FRAME_LEN).is_err() => Err(Reason::BadProtobuf),
+        Some((body, digest)) => Ok((body, digest)),
     }
 }
 
@@ -171,7 +174,7 @@ impl<'a> Reader<'a> {
             let key = cursor.varint()?;
             if key == u64::from(wire::TOP_RECORD) {
                 let (start, end) = cursor.length_delimited()?;
-                self.record(Cursor::new(&self.bytes[..end], start))?;
+                self.record(start, end)?;
                 if self.index.records.len() == 1 {
                     // Others are likely as long. The guess is bounded by the bytes that are there, and by two pages.
                     let guess = (self.bytes.len() - end) / (end - start + 2);
@@ -190,8 +193,21 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    #[inline]
-    fn record(&mut self, mut cursor: Cursor<'a>) -> Result<(), Reason> {
+    /// Reads the record message between two places: at once if it has the fields that every writer gives, in their
+    /// order and with small indices, else field by field.
+    #[inline(always)]
+    fn record(&mut self, start: usize, end: usize) -> Result<(), Reason> {
+        match plain_record(&self.bytes[start..end], start) {
+            Some(entry) => {
+                self.index.records.push(entry);
+                Ok(())
+            }
+            None => self.any_record(Cursor::new(&self.bytes[..end], start)),
+        }
+    }
+
+    #[inline(never)]
+    fn any_record(&mut self, mut cursor: Cursor<'a>) -> Result<(), Reason> {
         let mut entry = Entry { data: Span::NONE, key: ABSENT, hash: ABSENT };
         while !cursor.is_done() {
             let key = cursor.varint()?;
@@ -252,6 +268,27 @@ impl<'a> Reader<'a> {
         }
         Ok(self.index)
     }
+}
+
+/// A record of an index below 128 and data, or of both indices below 128 and data, and nothing else.
+#[inline(always)]
+fn plain_record(message: &[u8], start: usize) -> Option<Entry> {
+    let (key, hash, fields_len) = match *message {
+        [wire::RECORD_PARTITION_KEY_INDEX, key @ 0..0x80, wire::RECORD_DATA, ..] => (key, ABSENT, 3),
+        [
+            wire::RECORD_PARTITION_KEY_INDEX,
+            key @ 0..0x80,
+            wire::RECORD_HASH_KEY_INDEX,
+            hash @ 0..0x80,
+            wire::RECORD_DATA,
+            ..,
+        ] => (key, u32::from(hash), 5),
+        _ => return None,
+    };
+    let mut cursor = Cursor::new(message, fields_len);
+    let (data_start, data_end) = cursor.length_delimited().ok()?;
+    let data = Span::new((start + data_start, start + data_end));
+    cursor.is_done().then_some(Entry { data, key: u32::from(key), hash })
 }
 
 /// Set in a table entry that a record already used. Places and counts stay below 2^31.

@@ -15,13 +15,14 @@ mod keys;
 pub mod lambda;
 pub mod md5;
 mod nested;
+mod packed;
 mod reason;
 mod record;
 mod shard_map;
 mod wire;
 
 pub use aggregate::{Aggregate, IntoRecords, RecordView, Records, TagView, Tags};
-pub use aggregator::{Aggregator, Packed, Refusal, Refused};
+pub use aggregator::{Aggregator, Refusal, Refused};
 pub use config::{
     AggregatorConfig, DEFAULT_MAX_BYTES, DEFAULT_MAX_RECORDS, InvalidConfig, KeyMode, Lone, MAX_BYTES_LIMIT,
     MIN_BYTES_LIMIT, OuterKey, SizeRule,
@@ -33,7 +34,8 @@ pub use filter::{FilterReport, RangeFilter};
 pub use hash::{effective_hash_key, hash_key};
 pub use keys::{PartitionKeyMismatch, check_same_key, group_by_key};
 pub use nested::{Nested, unnest};
+pub use packed::Packed;
 pub use reason::Reason;
-pub use record::{RecordRef, ToRecordRef, UserRecord};
+pub use record::{ExplicitHashKey, RecordRef, ToRecordRef, UserRecord};
 pub use shard_map::{OverlappingRanges, ShardMap};
 pub use wire::{DIGEST_LEN, FRAME_LEN, MAGIC, MAX_NESTING};

@@ -1,5 +1,7 @@
 //! Why bytes are not handed out as an aggregate's records.
 
+use kinesis_core::UndecodedReason;
+
 /// Why a Kinesis record was not split.
 ///
 /// The lenient default passes the bytes through unchanged with this reason, so nothing is lost; count it by
@@ -54,6 +56,25 @@ impl Reason {
             Self::BadUtf8 => "bad_utf8",
             Self::IndexOutOfRange => "index_out_of_range",
         }
+    }
+
+    /// The reason as the rest of the workspace names it; `None` for a plain record.
+    #[must_use]
+    pub const fn undecoded(self) -> Option<UndecodedReason> {
+        match self {
+            Self::NotAggregated | Self::TooShort => None,
+            Self::BadDigest => Some(UndecodedReason::BadDigest),
+            Self::BadProtobuf => Some(UndecodedReason::BadProtobuf),
+            Self::MissingField => Some(UndecodedReason::MissingField),
+            Self::BadUtf8 => Some(UndecodedReason::BadUtf8),
+            Self::IndexOutOfRange => Some(UndecodedReason::IndexOutOfRange),
+        }
+    }
+
+    /// Never: the same bytes fail again.
+    #[must_use]
+    pub const fn is_retryable(self) -> bool {
+        false
     }
 
     /// Whether this is a plain record rather than a broken aggregate: strict mode takes these too.

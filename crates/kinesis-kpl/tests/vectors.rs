@@ -1,7 +1,7 @@
 //! The vectors of other writers, and whether the checker itself can fail.
+#![allow(clippy::unwrap_used, reason = "in helpers of tests too")]
 
 #[path = "support/checker.rs"]
-#[allow(unreachable_pub, reason = "xtask includes the same file")]
 mod checker;
 
 use std::path::Path;

@@ -1,2 +1,25 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod config;
+mod coordinator;
+mod discovery;
+mod error;
+mod event;
+mod machine;
+mod memory;
+pub mod ops;
+mod source;
+#[cfg(feature = "sqlite")]
+#[cfg_attr(docsrs, doc(cfg(feature = "sqlite")))]
+mod sqlite;
+
+pub use config::{ConfigError, HeartbeatMode, LeaseConfig};
+pub use coordinator::{Coordinator, CoordinatorBuilder, DEFAULT_LATEST_MARGIN, LeaseEvents, Tenure};
+pub use error::{DiscoveryError, LeaseError, StartError};
+pub use event::{LeaseEvent, LeaseWarning, LossReason, ReleaseReport};
+pub use kinesis_core::lease::*;
+pub use memory::MemoryStore;
+pub use source::LeaseStoreSource;
+#[cfg(feature = "sqlite")]
+pub use sqlite::{Durability, SqliteStore, SqliteStoreBuilder};

@@ -1,2 +1,16 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod calls;
+mod config;
+pub mod limits;
+mod machine;
+mod meters;
+mod reader;
+mod source;
+mod stream;
+
+pub use config::{ConfigError, PollConfig};
+pub use reader::PollReader;
+pub use source::PollSource;
+pub use stream::PollStream;

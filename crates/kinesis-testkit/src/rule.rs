@@ -118,7 +118,7 @@ impl fmt::Display for Rule {
 
 /// A name that is no rule's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no rule has the name {0:?}")]
+#[error("no rule has the name `{0}`")]
 pub struct UnknownRule(String);
 
 impl FromStr for Rule {

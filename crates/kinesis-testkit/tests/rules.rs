@@ -229,7 +229,7 @@ fn every_rule_has_a_name_and_its_place_in_the_documentation() {
         assert!(rule.documentation().starts_with("https://docs.aws.amazon.com/"), "{rule}");
         assert!(rule.documentation().ends_with(".html"), "{rule}");
     }
-    assert_eq!("x".parse::<Rule>().unwrap_err().to_string(), "no rule has the name \"x\"");
+    assert_eq!("x".parse::<Rule>().unwrap_err().to_string(), "no rule has the name `x`");
 }
 
 #[tokio::test(start_paused = true)]

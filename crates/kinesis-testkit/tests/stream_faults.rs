@@ -248,7 +248,7 @@ async fn rules_come_from_a_text() {
     for (bad, reason) in [
         ("{}", "expected a sequence"),
         (r#"[{"fault": "no-such"}]"#, "unknown variant `no-such`"),
-        (r#"[{"operation": "Nothing", "fault": "throttle"}]"#, "no operation has the name \"Nothing\""),
+        (r#"[{"operation": "Nothing", "fault": "throttle"}]"#, "no operation has the name `Nothing`"),
         (r#"[{"chance": 2, "fault": "throttle"}]"#, "a chance of 2 is not between 0 and 1"),
         (r#"[{"fault": "throttle", "tmes": 1}]"#, "unknown field `tmes`"),
     ] {

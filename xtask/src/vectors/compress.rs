@@ -88,7 +88,10 @@ fn check_payload(line: &Value, strict: bool) -> Result<(), String> {
     let looks_like = line["starts_like"].is_string();
     let refused = Decompressor::auto().lookalikes(Lookalikes::Fail).decompress(&payload).is_err();
     if strict && looks_like != refused {
-        return Err(format!("with lookalikes failing it is {}", if refused { "refused" } else { "passed on" }));
+        return Err(format!(
+            "with lookalikes failing it is {}",
+            if refused { "refused" } else { "passed on" }
+        ));
     }
     Ok(())
 }
@@ -145,7 +148,8 @@ fn frame(line: &Value) -> Result<Vec<u8>, String> {
         return Ok(frame);
     }
     let packed = bytes(line, "frame_gzip_base64").ok_or("there is no frame")?;
-    decode(Box::new(Gzip::new()), &packed, usize::MAX).map_err(|error| format!("unpacking the frame: {error}"))
+    decode(Box::new(Gzip::new()), &packed, usize::MAX)
+        .map_err(|error| format!("unpacking the frame: {error}"))
 }
 
 fn text<'a>(line: &'a Value, field: &str) -> Result<&'a str, String> {
@@ -190,7 +194,8 @@ mod tests {
 
     #[test]
     fn a_right_expectation_agrees_and_a_wrong_one_does_not() {
-        for expect in ["ok", "ok_or_error_one_rule", "error_or_ok_one_rule", "not_compressed_or_ok_one_rule"] {
+        for expect in ["ok", "ok_or_error_one_rule", "error_or_ok_one_rule", "not_compressed_or_ok_one_rule"]
+        {
             assert_eq!(check(&line(expect), true), Ok(()), "{expect}");
         }
         assert_eq!(check(&line("error"), false).unwrap_err(), "decoded to 5 bytes, expected error");

@@ -95,6 +95,27 @@ pub(super) fn trailer(content: &[u8]) -> [u8; TRAILER_LENGTH] {
     trailer
 }
 
+/// The most that one stored block of deflate holds.
+const STORED_MAX: usize = 65_535;
+const STORED_HEADER: usize = 5;
+
+/// The length of the content as stored blocks.
+pub(super) fn stored_length(content: &[u8]) -> usize {
+    content.len() + STORED_HEADER * content.len().div_ceil(STORED_MAX).max(1)
+}
+
+/// Appends the content as stored blocks. It is not empty: nothing is shorter as a compressed block.
+pub(super) fn store(content: &[u8], out: &mut Vec<u8>) {
+    let mut chunks = content.chunks(STORED_MAX).peekable();
+    while let Some(chunk) = chunks.next() {
+        let length = u16::try_from(chunk.len()).expect("it is at most the largest block");
+        out.push(u8::from(chunks.peek().is_none()));
+        out.extend_from_slice(&length.to_le_bytes());
+        out.extend_from_slice(&(!length).to_le_bytes());
+        out.extend_from_slice(chunk);
+    }
+}
+
 /// The length modulo 2^32, which is what the format stores.
 fn length_modulo(content: &[u8]) -> u32 {
     u32::try_from(content.len() as u64 & u64::from(u32::MAX)).expect("it was masked to 32 bits")

@@ -24,11 +24,11 @@ pub const DEFAULT_MAX_WINDOW: u64 = 1 << 27;
 /// truncation, other bytes at the end, oversized blocks and false content sizes are found there, and what the
 /// blocks can hold at most bounds the output buffer. Frames are then decoded straight into that buffer, so even a
 /// large window takes no memory besides the output. Dictionaries are refused, and so are the formats before 0.8.
-/// Blocks above the format's 128 KiB (or the window, where that is smaller) are refused. Writes one frame with
-/// its content size and a checksum.
+/// Blocks whose size field says more than the format's 128 KiB (or the window, where that is smaller) are refused.
+/// Writes one frame with its content size and a checksum.
 ///
-/// The contexts (about 95 KiB to decode; to encode by level and size of the payload, 1 MiB for 50 KiB at level 3)
-/// are made at the first use and kept.
+/// The contexts are made at the first use and kept: 93 KiB to decode; to encode by level and size of the payload, for
+/// 50 KB 0.6 MiB at level 3 and 1.7 MiB at 19, for 1 MB 1.3 and 18 MiB.
 pub struct Zstd {
     max_window: u64,
     decoder: Option<DCtx<'static>>,

@@ -1,17 +1,13 @@
 //! The directory over the Kinesis API.
 
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use aws_sdk_kinesis::config::interceptors::BeforeDeserializationInterceptorContextRef;
-use aws_sdk_kinesis::config::{ConfigBag, Intercept, RuntimeComponents};
-use aws_sdk_kinesis::primitives::{DateTime, DateTimeFormat};
 use aws_sdk_kinesis::types::StreamStatus;
 
-use super::{ClientSource, FailureKind, InvalidAnswer, Purpose, ServiceFailure, timestamp};
+use super::{ClientSource, DateHeader, FailureKind, InvalidAnswer, Purpose, ServiceFailure, timestamp};
 use crate::directory::{DirectoryError, ShardDirectory, ShardInfo, ShardPage, StreamDescription};
-use crate::{BoxError, StreamRef, Timestamp};
+use crate::{StreamRef, Timestamp};
 
 /// Looks at streams through the Kinesis API. Needs `kinesis:ListShards` and `kinesis:DescribeStreamSummary`.
 #[derive(Debug, Clone)]
@@ -100,33 +96,5 @@ fn directory_error(stream: &StreamRef, action: &'static str, failure: ServiceFai
         FailureKind::NotFound => DirectoryError::stream_not_found(stream, action, failure),
         FailureKind::AccessDenied => DirectoryError::access_denied(stream, action, failure),
         _ => DirectoryError::unavailable(stream, action, failure),
-    }
-}
-
-/// Keeps the `Date` header of an answer: the service's time, to the second.
-#[derive(Debug, Clone, Default)]
-struct DateHeader(Arc<Mutex<Option<Timestamp>>>);
-
-impl DateHeader {
-    fn get(&self) -> Option<Timestamp> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Intercept for DateHeader {
-    fn name(&self) -> &'static str {
-        "DateHeader"
-    }
-
-    fn read_before_deserialization(
-        &self,
-        context: &BeforeDeserializationInterceptorContextRef<'_>,
-        _components: &RuntimeComponents,
-        _config: &mut ConfigBag,
-    ) -> Result<(), BoxError> {
-        let date = context.response().headers().get("date");
-        let date = date.and_then(|text| DateTime::from_str(text, DateTimeFormat::HttpDate).ok());
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = date.as_ref().map(timestamp);
-        Ok(())
     }
 }

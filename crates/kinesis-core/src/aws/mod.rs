@@ -1,10 +1,12 @@
 //! What the crates that talk to Kinesis share: where clients come from, how failures are told apart, the directory.
 
 mod client;
+mod date;
 mod directory;
 mod failure;
 
 pub use client::{ClientSource, DEFAULT_ATTEMPT_TIMEOUT, DEFAULT_CONTROL_ATTEMPT_TIMEOUT, Purpose};
+pub use date::DateHeader;
 pub use directory::KinesisDirectory;
 pub use failure::{FailureKind, ServiceFailure};
 

@@ -4,9 +4,12 @@
 //! secrets: MD5 is the format's checksum and the service's hash of partition keys, and resists no attacker.
 
 mod many;
+#[cfg_attr(feature = "simd", path = "rows_simd.rs")]
+mod rows;
 mod word;
 
-pub use many::{LANES, digest_many};
+pub use many::digest_many;
+pub use rows::LANES;
 use word::{CONSTANTS, compress};
 
 const BLOCK: usize = 64;

@@ -2,8 +2,8 @@
 
 /// What the compression function does with its words: `u32`, or several of them side by side.
 pub(super) trait Word: Copy {
-    fn splat(value: u32) -> Self;
     fn add(self, other: Self) -> Self;
+    fn add_constant(self, constant: u32) -> Self;
     fn and(self, other: Self) -> Self;
     fn or(self, other: Self) -> Self;
     fn xor(self, other: Self) -> Self;
@@ -13,13 +13,13 @@ pub(super) trait Word: Copy {
 
 impl Word for u32 {
     #[inline(always)]
-    fn splat(value: u32) -> Self {
-        value
+    fn add(self, other: Self) -> Self {
+        self.wrapping_add(other)
     }
 
     #[inline(always)]
-    fn add(self, other: Self) -> Self {
-        self.wrapping_add(other)
+    fn add_constant(self, constant: u32) -> Self {
+        self.wrapping_add(constant)
     }
 
     #[inline(always)]
@@ -48,43 +48,6 @@ impl Word for u32 {
     }
 }
 
-impl<const N: usize> Word for [u32; N] {
-    #[inline(always)]
-    fn splat(value: u32) -> Self {
-        [value; N]
-    }
-
-    #[inline(always)]
-    fn add(self, other: Self) -> Self {
-        std::array::from_fn(|i| self[i].wrapping_add(other[i]))
-    }
-
-    #[inline(always)]
-    fn and(self, other: Self) -> Self {
-        std::array::from_fn(|i| self[i] & other[i])
-    }
-
-    #[inline(always)]
-    fn or(self, other: Self) -> Self {
-        std::array::from_fn(|i| self[i] | other[i])
-    }
-
-    #[inline(always)]
-    fn xor(self, other: Self) -> Self {
-        std::array::from_fn(|i| self[i] ^ other[i])
-    }
-
-    #[inline(always)]
-    fn not(self) -> Self {
-        self.map(|word| !word)
-    }
-
-    #[inline(always)]
-    fn rotate(self, bits: u32) -> Self {
-        self.map(|word| word.rotate_left(bits))
-    }
-}
-
 /// RFC 1321's table: the digits of the sine.
 #[rustfmt::skip]
 pub(super) static CONSTANTS: [u32; 64] = [
@@ -106,7 +69,7 @@ pub(super) fn compress<W: Word>(state: [W; 4], block: &[W; 16], constants: &[u32
     // One step: `$early` is what the step adds that is known before `$b`, so that only `$late` waits for it.
     macro_rules! step {
         ($f:ident, $a:ident, $b:ident, $c:ident, $d:ident, $i:expr, $word:expr, $bits:expr) => {
-            let early = $a.add(block[$word]).add(W::splat(constants[$i]));
+            let early = $a.add(block[$word].add_constant(constants[$i]));
             $a = $f(early, $b, $c, $d).rotate($bits).add($b);
         };
     }

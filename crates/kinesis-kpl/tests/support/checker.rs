@@ -20,7 +20,7 @@ type Outcome = Result<(), String>;
 ///
 /// # Errors
 /// What is not as the line says, without the line's name.
-pub fn check(stem: &str, line: &Value, strict: bool) -> Outcome {
+pub(super) fn check(stem: &str, line: &Value, strict: bool) -> Outcome {
     if !line["recommend"].is_null() {
         negative(line, strict)
     } else if !line["keep_per_record"].is_null() {
@@ -89,7 +89,7 @@ fn compare_records(line: &Value, got: &[Plain]) -> Outcome {
             digest.update(part);
         }
     }
-    equal("records_digest", &hex(&digest.finalize()), &line["records_digest"])?;
+    equal("records_digest", hex(&digest.finalize()), &line["records_digest"])?;
     equal("record_count", got.len(), &line["record_count"])?;
     equal("data_bytes", got.iter().map(|r| r.2.len()).sum::<usize>(), &line["data_bytes"])?;
     same(got.first().ok_or("no record")?, &line["first"])
@@ -100,7 +100,7 @@ fn same((key, explicit, data): &Plain, expected: &Value) -> Outcome {
     equal("partition_key", key, &expected["partition_key"])?;
     equal("explicit_hash_key", explicit, &expected["explicit_hash_key"])?;
     if expected["data_base64"].is_null() {
-        return equal("data_sha256", &hex(&Sha256::digest(data)), &expected["data_sha256"]);
+        return equal("data_sha256", hex(&Sha256::digest(data)), &expected["data_sha256"]);
     }
     ensure(*data == decode(&expected["data_base64"])?, || "data differ".to_owned())
 }
@@ -195,8 +195,8 @@ fn range(line: &Value) -> Outcome {
 
 fn partition_key(line: &Value) -> Outcome {
     let key = hash_key(line["partition_key"].as_str().ok_or("no partition_key")?);
-    equal("hash_key", &key.to_string(), &line["hash_key"])?;
-    equal("md5_hex", &hex(&key.get().to_be_bytes()), &line["md5_hex"])
+    equal("hash_key", key.to_string(), &line["hash_key"])?;
+    equal("md5_hex", hex(&key.get().to_be_bytes()), &line["md5_hex"])
 }
 
 /// The place of keys among evenly divided shards, as UpdateShardCount makes them.
@@ -242,7 +242,7 @@ fn aggregated(line: &Value) -> Result<Bytes, String> {
     let mut bytes = Vec::new();
     flate2::read::GzDecoder::new(&packed[..]).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
     equal("aggregated_len", bytes.len(), &line["aggregated_len"])?;
-    equal("aggregated_sha256", &hex(&Sha256::digest(&bytes)), &line["aggregated_sha256"])?;
+    equal("aggregated_sha256", hex(&Sha256::digest(&bytes)), &line["aggregated_sha256"])?;
     Ok(bytes.into())
 }
 

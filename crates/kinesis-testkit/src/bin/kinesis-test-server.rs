@@ -85,7 +85,7 @@ fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Command, String>
 }
 
 fn number<T: std::str::FromStr>(name: &str, value: &str) -> Result<T, String> {
-    value.parse().map_err(|_| format!("{name}: {value:?} is not a number in its range"))
+    value.parse().map_err(|_| format!("{name}: `{value}` is not a number in its range"))
 }
 
 async fn serve(options: Options) -> Result<(), Box<dyn std::error::Error>> {
@@ -198,8 +198,8 @@ mod tests {
     fn mistakes_name_the_option() {
         for (line, message) in [
             ("--port", "--port needs a value"),
-            ("--port 70000", "--port: \"70000\" is not a number in its range"),
-            ("--port -1", "--port: \"-1\" is not a number in its range"),
+            ("--port 70000", "--port: `70000` is not a number in its range"),
+            ("--port -1", "--port: `-1` is not a number in its range"),
             ("--stream a", "--stream wants NAME:SHARDS"),
             ("--tls", "--tls is no option"),
             ("--tls-port x", "--tls-port: \"x\" is not a number in its range"),

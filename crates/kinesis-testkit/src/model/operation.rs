@@ -78,7 +78,7 @@ impl fmt::Display for Operation {
 
 /// A name that is no known operation's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no operation has the name {0:?}")]
+#[error("no operation has the name `{0}`")]
 pub struct UnknownOperation(String);
 
 impl FromStr for Operation {

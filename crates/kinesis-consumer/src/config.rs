@@ -1,0 +1,266 @@
+//! The settings of a consumer.
+
+use std::time::Duration;
+
+use kinesis_core::StartPosition;
+use kinesis_core::backoff::BackoffConfig;
+use kinesis_core::processing::CheckpointVerb;
+use kinesis_core::source::OpenShard;
+use kinesis_lease::LeaseConfig;
+#[cfg(feature = "poll")]
+use kinesis_poll::PollConfig;
+
+use crate::ConfigError;
+
+/// What to do when a handler fails. The engine's policy is the only retry: a retry layer inside would multiply it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
+#[non_exhaustive]
+pub enum FailurePolicy {
+    /// Offer the records again for ever, with growing delays. A permanent failure counts as exhausted.
+    #[default]
+    RetryForever,
+    /// Give up after this many attempts; see [`OnExhausted`].
+    StopShard {
+        /// How often a batch or record is tried before the shard stops. At least 1.
+        attempts: u32,
+    },
+    /// Give the record to the dead-letter service after this many attempts and go on. Needs
+    /// [`dead_letter`](crate::ConsumerBuilder::dead_letter); the checkpoint moves only when that has accepted it.
+    SkipAfter {
+        /// How often a record is tried before it is skipped. At least 1.
+        attempts: u32,
+    },
+}
+
+/// What becomes of a shard whose handler failed for good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
+#[non_exhaustive]
+pub enum OnExhausted {
+    /// Keep the lease, process nothing more, report it. Nothing is skipped and no other worker meets the record.
+    #[default]
+    HoldIdle,
+    /// Give the lease back with a rest ([`ConsumerConfig::cool_down`]), after which any worker may try again.
+    ReleaseLease,
+    /// Stop the whole consumer with an error.
+    StopWorker,
+}
+
+impl OnExhausted {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::HoldIdle => "hold_idle",
+            Self::ReleaseLease => "release_lease",
+            Self::StopWorker => "stop_worker",
+        }
+    }
+}
+
+/// Every setting of a consumer, with its default.
+#[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(default, deny_unknown_fields, rename_all = "snake_case")
+)]
+#[non_exhaustive]
+pub struct ConsumerConfig {
+    /// Where shards start that have nothing stored. Default: the oldest record, so that nothing is missed.
+    pub start_position: StartPosition,
+    /// The most records in one batch for a handler. Default 10,000 (a full page of the service); at least 1.
+    pub max_batch_records: usize,
+    /// How many records of a shard may be handed out and unfinished before delivery pauses. Default 1,024; 1 is
+    /// lock-step: one batch (or one record on the record door) at a time.
+    pub checkpoint_limit: usize,
+    /// Which verb batch handlers use to checkpoint by hand. Default: everything up to a position.
+    pub checkpoint_verb: CheckpointVerb,
+    /// How often the position of finished records is stored. Default 1 s. It is also stored when a shard ends, is
+    /// handed over or the consumer stops.
+    #[cfg_attr(feature = "serde", serde(with = "humantime_serde"))]
+    pub checkpoint_interval: Duration,
+    /// What to do when a handler fails.
+    pub failure_policy: FailurePolicy,
+    /// What becomes of a shard whose handler failed for good.
+    pub on_exhausted: OnExhausted,
+    /// The first delay before records are offered again. Default 100 ms.
+    #[cfg_attr(feature = "serde", serde(with = "humantime_serde"))]
+    pub retry_initial: Duration,
+    /// The longest delay before records are offered again. Default 30 s.
+    #[cfg_attr(feature = "serde", serde(with = "humantime_serde"))]
+    pub retry_max: Duration,
+    /// After how many failed attempts in a row a failure is counted and logged, once per that many. Default 3.
+    pub report_after: u32,
+    /// How long a shard rests that was given back because its records could not be processed. Default 60 s.
+    #[cfg_attr(feature = "serde", serde(with = "humantime_serde"))]
+    pub cool_down: Duration,
+    /// How long a stop waits for handlers before it gives them up. Default 30 s.
+    #[cfg_attr(feature = "serde", serde(with = "humantime_serde"))]
+    pub shutdown_timeout: Duration,
+    /// How long a running handler may go on after its lease was lost, before it is dropped. Default 1 s: another
+    /// worker already repeats the work.
+    #[cfg_attr(feature = "serde", serde(with = "humantime_serde"))]
+    pub lost_lease_grace: Duration,
+    /// How long each closing step may take: closing the reader, a last callback, storing the position, releasing the
+    /// lease. Default 5 s.
+    #[cfg_attr(feature = "serde", serde(with = "humantime_serde"))]
+    pub close_timeout: Duration,
+    /// How long a handler or a callback may run before a warning says so; it is repeated after each such time. Default
+    /// 60 s.
+    #[cfg_attr(feature = "serde", serde(with = "humantime_serde"))]
+    pub stuck_after: Duration,
+    /// The first delay before a shard is opened again that could not be read (access denied). Default 1 s.
+    #[cfg_attr(feature = "serde", serde(with = "humantime_serde"))]
+    pub reopen_initial: Duration,
+    /// The longest delay before a shard is opened again that could not be read. Default 60 s.
+    #[cfg_attr(feature = "serde", serde(with = "humantime_serde"))]
+    pub reopen_max: Duration,
+    /// The most bytes that one Kinesis record may have after decoding. Default 10 MiB.
+    pub max_decoded_bytes: usize,
+    /// How many payload bytes a reader may hold ahead of the handler, per shard. Default 10 MiB.
+    pub buffer_bytes: usize,
+    /// Whether metrics carry the shard. Default on; turn it off above some hundred shards.
+    pub shard_metrics: bool,
+    /// Settings of the leases.
+    pub lease: LeaseConfig,
+    /// Settings of polling.
+    #[cfg(feature = "poll")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "poll")))]
+    pub poll: PollConfig,
+}
+
+/// Longer times are mistakes, and sums of them would overflow.
+const MAX_DURATION: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+impl Default for ConsumerConfig {
+    fn default() -> Self {
+        Self {
+            start_position: StartPosition::TrimHorizon,
+            max_batch_records: 10_000,
+            checkpoint_limit: 1_024,
+            checkpoint_verb: CheckpointVerb::UpTo,
+            checkpoint_interval: Duration::from_secs(1),
+            failure_policy: FailurePolicy::RetryForever,
+            on_exhausted: OnExhausted::HoldIdle,
+            retry_initial: Duration::from_millis(100),
+            retry_max: Duration::from_secs(30),
+            report_after: 3,
+            cool_down: Duration::from_secs(60),
+            shutdown_timeout: Duration::from_secs(30),
+            lost_lease_grace: Duration::from_secs(1),
+            close_timeout: Duration::from_secs(5),
+            stuck_after: Duration::from_secs(60),
+            reopen_initial: Duration::from_secs(1),
+            reopen_max: Duration::from_secs(60),
+            max_decoded_bytes: 10 * 1024 * 1024,
+            buffer_bytes: OpenShard::DEFAULT_BUFFER_BYTES,
+            shard_metrics: true,
+            lease: LeaseConfig::default(),
+            #[cfg(feature = "poll")]
+            poll: PollConfig::default(),
+        }
+    }
+}
+
+impl ConsumerConfig {
+    /// Checks every setting and their combinations.
+    ///
+    /// # Errors
+    /// [`ConfigError`] names the first setting that cannot be used.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let counts = [
+            ("max_batch_records", self.max_batch_records),
+            ("checkpoint_limit", self.checkpoint_limit),
+            ("report_after", self.report_after as usize),
+            ("max_decoded_bytes", self.max_decoded_bytes),
+            ("buffer_bytes", self.buffer_bytes),
+        ];
+        if let Some((field, _)) = counts.into_iter().find(|(_, count)| *count == 0) {
+            return Err(ConfigError::new(field, "must be at least 1"));
+        }
+        let durations = [
+            ("checkpoint_interval", self.checkpoint_interval),
+            ("retry_initial", self.retry_initial),
+            ("shutdown_timeout", self.shutdown_timeout),
+            ("close_timeout", self.close_timeout),
+            ("stuck_after", self.stuck_after),
+            ("reopen_initial", self.reopen_initial),
+        ];
+        if let Some((field, _)) = durations.into_iter().find(|(_, duration)| duration.is_zero()) {
+            return Err(ConfigError::new(field, "must be longer than zero"));
+        }
+        let others = [
+            ("retry_max", self.retry_max),
+            ("reopen_max", self.reopen_max),
+            ("cool_down", self.cool_down),
+            ("lost_lease_grace", self.lost_lease_grace),
+        ];
+        let too_long = |(_, duration): &(_, Duration)| *duration > MAX_DURATION;
+        if let Some((field, _)) = durations.into_iter().chain(others).find(too_long) {
+            return Err(ConfigError::new(field, "must not be longer than a year"));
+        }
+        if self.retry_max < self.retry_initial {
+            return Err(ConfigError::new("retry_max", "must not be shorter than retry_initial"));
+        }
+        if self.reopen_max < self.reopen_initial {
+            return Err(ConfigError::new("reopen_max", "must not be shorter than reopen_initial"));
+        }
+        if let FailurePolicy::StopShard { attempts: 0 } | FailurePolicy::SkipAfter { attempts: 0 } =
+            self.failure_policy
+        {
+            return Err(ConfigError::new("failure_policy", "attempts must be at least 1"));
+        }
+        let by_sequence = matches!(
+            self.start_position,
+            StartPosition::AtSequenceNumber { .. } | StartPosition::AfterSequenceNumber { .. }
+        );
+        if by_sequence {
+            return Err(ConfigError::new(
+                "start_position",
+                "a sequence number belongs to one shard; use trim_horizon, latest or at_timestamp",
+            ));
+        }
+        self.lease.validate()?;
+        #[cfg(feature = "poll")]
+        self.poll.validate()?;
+        Ok(())
+    }
+
+    pub(crate) fn reopen_backoff(&self) -> BackoffConfig {
+        BackoffConfig::new(self.reopen_initial, self.reopen_max)
+    }
+
+    pub(crate) fn retry_backoff(&self) -> BackoffConfig {
+        BackoffConfig::new(self.retry_initial, self.retry_max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// S-117: a setting that cannot be used is refused by its name.
+    #[test]
+    fn unusable_settings_are_refused_by_name() {
+        type Change = fn(&mut ConsumerConfig);
+        let cases: [(&str, Change); 9] = [
+            ("max_batch_records", |c| c.max_batch_records = 0),
+            ("checkpoint_limit", |c| c.checkpoint_limit = 0),
+            ("report_after", |c| c.report_after = 0),
+            ("checkpoint_interval", |c| c.checkpoint_interval = Duration::ZERO),
+            ("shutdown_timeout", |c| c.shutdown_timeout = Duration::ZERO),
+            ("retry_max", |c| c.retry_max = Duration::from_millis(1)),
+            ("failure_policy", |c| c.failure_policy = FailurePolicy::SkipAfter { attempts: 0 }),
+            ("start_position", |c| {
+                c.start_position = StartPosition::AfterSequenceNumber { sequence: 7_u128.into() };
+            }),
+            ("heartbeat_interval", |c| c.lease.heartbeat_interval = c.lease.expiry),
+        ];
+        for (field, change) in cases {
+            let mut config = ConsumerConfig::default();
+            change(&mut config);
+            assert_eq!(config.validate().unwrap_err().field(), field);
+        }
+        ConsumerConfig::default().validate().unwrap();
+    }
+}

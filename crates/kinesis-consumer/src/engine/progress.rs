@@ -1,0 +1,250 @@
+//! How far one tenure is: the tracker behind a lock, the verbs of handlers, and what is stored.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use kinesis_core::processing::{CheckpointError, CheckpointSink, CheckpointVerb};
+use kinesis_core::{Checkpoint, Position};
+use kinesis_lease::{LeaseError, Tenure};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::tracker::Tracker;
+
+/// Shared between the shard's task, the batches and records that it handed out, and their handles.
+pub(crate) struct Progress {
+    state: Mutex<State>,
+    /// Something was finished, or a handle was dropped.
+    changed: Notify,
+    tenure: Tenure,
+    verb: CheckpointVerb,
+}
+
+struct State {
+    tracker: Tracker,
+    stored: Option<Position>,
+    /// Tickets whose handle was dropped unfinished: their records are offered again.
+    dropped: Vec<u64>,
+    /// The work has ended: nothing is accepted any more.
+    closed: bool,
+    /// When the watermark moved last, or the first of the unfinished records was handed out.
+    advanced_at: Instant,
+}
+
+impl State {
+    /// Changes the tracker, and notes when that moves the watermark.
+    fn change<T>(&mut self, change: impl FnOnce(&mut Tracker) -> T) -> T {
+        let before = self.tracker.first_unfinished().map(|(ticket, _)| ticket);
+        let result = change(&mut self.tracker);
+        if self.tracker.first_unfinished().map(|(ticket, _)| ticket) != before {
+            self.advanced_at = Instant::now();
+        }
+        result
+    }
+}
+
+impl Progress {
+    pub(crate) fn new(tenure: Tenure, verb: CheckpointVerb) -> Arc<Self> {
+        let stored = tenure.lease().checkpoint.position().cloned();
+        let state = State {
+            tracker: Tracker::new(stored.clone()),
+            stored,
+            dropped: Vec::new(),
+            closed: false,
+            advanced_at: Instant::now(),
+        };
+        Arc::new(Self { state: Mutex::new(state), changed: Notify::new(), tenure, verb })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn deliver(&self, position: &Position) -> u64 {
+        self.state().change(|tracker| tracker.deliver(position.clone()))
+    }
+
+    /// Notes that a handler took everything up to a record without an error.
+    pub(crate) fn taken(&self, position: &Position) {
+        self.state().tracker.taken(position);
+    }
+
+    pub(crate) fn finish(&self, ticket: u64) {
+        self.state().change(|tracker| tracker.finish(ticket));
+        self.changed.notify_waiters();
+    }
+
+    pub(crate) fn finish_range(&self, first: &Position, last: &Position) {
+        self.state().change(|tracker| tracker.finish_range(first, last));
+        self.changed.notify_waiters();
+    }
+
+    pub(crate) fn unfinished(&self) -> usize {
+        self.state().tracker.unfinished()
+    }
+
+    pub(crate) fn stored(&self) -> Option<Position> {
+        self.state().stored.clone()
+    }
+
+    pub(crate) fn last_delivered(&self) -> Option<Position> {
+        self.state().tracker.last_delivered().cloned()
+    }
+
+    /// The last record that a handler took without an error: what a checkpoint without a position stores when the
+    /// tenure ends. Records behind it are still to be processed.
+    pub(crate) fn last_taken(&self) -> Option<Position> {
+        self.state().tracker.last_taken().cloned()
+    }
+
+    pub(crate) fn is_finished(&self, ticket: u64) -> bool {
+        self.state().tracker.is_finished(ticket)
+    }
+
+    pub(crate) fn is_finished_at(&self, position: &Position) -> bool {
+        self.state().tracker.is_finished_at(position)
+    }
+
+    /// For how long records have been handed out without the first of them being finished.
+    pub(crate) fn age(&self) -> Duration {
+        let state = self.state();
+        if state.tracker.unfinished() == 0 { Duration::ZERO } else { state.advanced_at.elapsed() }
+    }
+
+    /// A record's handle was dropped unfinished.
+    pub(super) fn handle_dropped(&self, ticket: u64) {
+        {
+            let mut state = self.state();
+            if !state.closed && !state.tracker.is_finished(ticket) {
+                state.dropped.push(ticket);
+            }
+        }
+        self.changed.notify_waiters();
+    }
+
+    /// The record is offered again for another reason, or finished.
+    pub(super) fn forget_dropped(&self, ticket: u64) {
+        self.state().dropped.retain(|dropped| *dropped != ticket);
+    }
+
+    /// Takes the tickets whose handles were dropped unfinished.
+    pub(crate) fn take_dropped(&self) -> Vec<u64> {
+        std::mem::take(&mut self.state().dropped)
+    }
+
+    /// Waits until fewer than `limit` records are unfinished, or a handle was dropped. Cancel-safe.
+    pub(crate) async fn below(&self, limit: usize) {
+        self.wait_for(|state| state.tracker.unfinished() < limit || !state.dropped.is_empty()).await;
+    }
+
+    /// Waits until no handler can move the watermark any more: everything is finished, or what comes first is a record
+    /// that would have to be offered again, at `failed` or with a dropped handle. Cancel-safe.
+    pub(crate) async fn settled(&self, failed: Option<&Position>) {
+        self.wait_for(|state| match state.tracker.first_unfinished() {
+            Some((ticket, first)) => {
+                failed.is_some_and(|failed| failed <= first) || state.dropped.contains(&ticket)
+            }
+            None => true,
+        })
+        .await;
+    }
+
+    async fn wait_for(&self, done: impl Fn(&State) -> bool + Send) {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            // Registered before looking, so that no change is missed in between.
+            changed.as_mut().enable();
+            if done(&self.state()) {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Accepts nothing more from handles and checkpointers.
+    pub(crate) fn close(&self) {
+        self.state().closed = true;
+    }
+
+    /// Stores the watermark, if it is past what is stored.
+    pub(crate) async fn store(&self) -> Result<(), CheckpointError> {
+        let watermark = {
+            let state = self.state();
+            let watermark = state.tracker.watermark().cloned();
+            if watermark <= state.stored {
+                return Ok(());
+            }
+            watermark
+        };
+        let Some(position) = watermark else { return Ok(()) };
+        self.tenure.checkpoint(Checkpoint::At(position.clone())).await.map_err(checkpoint_error)?;
+        let mut state = self.state();
+        if state.stored.as_ref() < Some(&position) {
+            state.stored = Some(position);
+        }
+        Ok(())
+    }
+
+    /// Stores the watermark every `interval`, for as long as it is polled. Failures are the lease task's to retry
+    /// and report; the next round tries again.
+    pub(crate) async fn store_every(&self, interval: Duration) {
+        loop {
+            tokio::time::sleep(interval).await;
+            if let Err(error) = self.store().await {
+                tracing::debug!(shard = %self.tenure.lease().key, %error, "checkpoint was not stored, trying again");
+            }
+        }
+    }
+
+    fn check(&self, verb: CheckpointVerb, position: &Position) -> Result<(), CheckpointError> {
+        if self.verb != verb {
+            return Err(CheckpointError::wrong_verb(self.verb));
+        }
+        if self.tenure.ownership().is_lost() {
+            return Err(CheckpointError::LeaseLost);
+        }
+        let state = self.state();
+        if state.closed {
+            return Err(CheckpointError::Closed);
+        }
+        match state.tracker.last_delivered() {
+            Some(last) if position <= last => Ok(()),
+            last => {
+                let last =
+                    last.cloned().unwrap_or_else(|| Position::new(kinesis_core::SequenceNumber::ZERO, 0));
+                Err(CheckpointError::out_of_range(position.clone(), last))
+            }
+        }
+    }
+}
+
+pub(crate) fn checkpoint_error(error: LeaseError) -> CheckpointError {
+    match error {
+        LeaseError::Lost => CheckpointError::LeaseLost,
+        LeaseError::Closed => CheckpointError::Closed,
+        other => CheckpointError::Store(other.into()),
+    }
+}
+
+#[async_trait]
+impl CheckpointSink for Progress {
+    async fn checkpoint_to(&self, position: &Position) -> Result<(), CheckpointError> {
+        self.check(CheckpointVerb::UpTo, position)?;
+        self.state().change(|tracker| tracker.finish_up_to(position));
+        self.changed.notify_waiters();
+        self.store().await
+    }
+
+    fn done(&self, position: &Position) -> Result<(), CheckpointError> {
+        self.check(CheckpointVerb::Done, position)?;
+        let known = self.state().change(|tracker| tracker.finish_at(position));
+        self.changed.notify_waiters();
+        if known {
+            return Ok(());
+        }
+        let last = self.state().tracker.last_delivered().cloned();
+        Err(CheckpointError::out_of_range(position.clone(), last.unwrap_or_else(|| position.clone())))
+    }
+}

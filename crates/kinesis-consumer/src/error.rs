@@ -1,0 +1,79 @@
+//! Errors of building and running a consumer.
+
+use kinesis_core::BoxError;
+use kinesis_lease::StartError;
+
+/// A setting that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("setting `{field}`: {problem}")]
+pub struct ConfigError {
+    field: &'static str,
+    problem: String,
+}
+
+impl ConfigError {
+    pub(crate) fn new(field: &'static str, problem: impl Into<String>) -> Self {
+        Self { field, problem: problem.into() }
+    }
+
+    /// The setting's name.
+    #[must_use]
+    pub fn field(&self) -> &'static str {
+        self.field
+    }
+}
+
+impl From<kinesis_lease::ConfigError> for ConfigError {
+    fn from(error: kinesis_lease::ConfigError) -> Self {
+        Self { field: error.field, problem: error.problem }
+    }
+}
+
+#[cfg(feature = "poll")]
+impl From<kinesis_poll::ConfigError> for ConfigError {
+    fn from(error: kinesis_poll::ConfigError) -> Self {
+        Self { field: error.field(), problem: error.to_string() }
+    }
+}
+
+/// Why a consumer did not start, or stopped by itself.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConsumerError {
+    /// The lease store or the stream could not be used at the start.
+    #[error("the consumer could not start")]
+    Start(#[source] StartError),
+    /// The lease coordinator ended: without leases nothing can be processed safely.
+    #[error("the lease coordinator ended: {problem}")]
+    #[non_exhaustive]
+    CoordinatorEnded {
+        /// What it said.
+        problem: String,
+    },
+    /// A handler failed for good on a shard, and the consumer was told to stop then.
+    #[error("processing {shard} failed for good and on_exhausted = StopWorker")]
+    #[non_exhaustive]
+    HandlerFailed {
+        /// The shard.
+        shard: kinesis_core::ShardRef,
+        /// The handler's error.
+        #[source]
+        source: BoxError,
+    },
+}
+
+impl ConsumerError {
+    pub(crate) fn coordinator_ended(problem: impl Into<String>) -> Self {
+        Self::CoordinatorEnded { problem: problem.into() }
+    }
+
+    /// Whether starting again later can succeed without anybody changing anything.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Start(error) => error.is_retryable(),
+            Self::CoordinatorEnded { .. } => true,
+            Self::HandlerFailed { .. } => false,
+        }
+    }
+}

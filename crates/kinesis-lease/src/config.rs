@@ -1,0 +1,181 @@
+//! Settings of the coordinator.
+
+use std::time::Duration;
+
+/// Where the lease task runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
+#[non_exhaustive]
+pub enum HeartbeatMode {
+    /// On a thread with a small runtime of its own, so that a handler that blocks the caller's runtime costs no lease.
+    #[default]
+    OwnThread,
+    /// On the caller's runtime, so that it follows that runtime's (also paused) time.
+    Inline,
+}
+
+/// Settings of a [`Coordinator`](crate::Coordinator). All workers of an application should have the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(default, deny_unknown_fields)
+)]
+#[non_exhaustive]
+pub struct LeaseConfig {
+    /// How long after the last write a held lease is renewed. A checkpoint counts as a renewal. Default 3 s.
+    #[cfg_attr(feature = "serde", serde(with = "humantime_serde"))]
+    pub heartbeat_interval: Duration,
+    /// How long a counter must stand still, on the observer's own clock, until the lease may be taken. The holder
+    /// itself stops after [`LeaseConfig::BELIEF`] of it. Default 10 s.
+    #[cfg_attr(feature = "serde", serde(with = "humantime_serde"))]
+    pub expiry: Duration,
+    /// How often the rows of all workers are read, to find what can be taken and what is asked of us. Default 1 s.
+    #[cfg_attr(feature = "serde", serde(with = "humantime_serde"))]
+    pub look_interval: Duration,
+    /// How often the stream's shards are listed. Default 60 s.
+    #[cfg_attr(feature = "serde", serde(with = "humantime_serde"))]
+    pub discovery_interval: Duration,
+    /// How long a holder may take to finish its work when another worker asks for the lease. After that the holder
+    /// loses it; a holder that does not even notice is robbed one `expiry` later. Default 30 s.
+    #[cfg_attr(feature = "serde", serde(with = "humantime_serde"))]
+    pub hand_over_timeout: Duration,
+    /// How long one call to the store may take before its outcome counts as unknown. The default is a fifth of
+    /// `expiry` (2 s): after a heartbeat interval there is room for two calls that hang and one that works before the
+    /// holder has to stop.
+    #[cfg_attr(feature = "serde", serde(with = "humantime_serde"))]
+    pub store_timeout: Option<Duration>,
+    /// The most leases that this worker takes; at least 1. Default: no limit.
+    pub max_leases: Option<usize>,
+}
+
+impl Default for LeaseConfig {
+    fn default() -> Self {
+        Self {
+            heartbeat_interval: Duration::from_secs(3),
+            expiry: Duration::from_secs(10),
+            look_interval: Duration::from_secs(1),
+            discovery_interval: Duration::from_secs(60),
+            hand_over_timeout: Duration::from_secs(30),
+            store_timeout: None,
+            max_leases: None,
+        }
+    }
+}
+
+impl LeaseConfig {
+    /// The part of `expiry` for which a holder believes in its lease, counted from the start of its last successful
+    /// write: with clocks whose rates differ by less than 5 % no two workers ever believe at once.
+    pub const BELIEF: f64 = 0.9;
+
+    /// Sets [`heartbeat_interval`](Self::heartbeat_interval).
+    #[must_use]
+    pub fn heartbeat_interval(mut self, interval: Duration) -> Self {
+        self.heartbeat_interval = interval;
+        self
+    }
+
+    /// Sets [`expiry`](Self::expiry).
+    #[must_use]
+    pub fn expiry(mut self, expiry: Duration) -> Self {
+        self.expiry = expiry;
+        self
+    }
+
+    /// Sets [`look_interval`](Self::look_interval).
+    #[must_use]
+    pub fn look_interval(mut self, interval: Duration) -> Self {
+        self.look_interval = interval;
+        self
+    }
+
+    /// Sets [`discovery_interval`](Self::discovery_interval).
+    #[must_use]
+    pub fn discovery_interval(mut self, interval: Duration) -> Self {
+        self.discovery_interval = interval;
+        self
+    }
+
+    /// Sets [`hand_over_timeout`](Self::hand_over_timeout).
+    #[must_use]
+    pub fn hand_over_timeout(mut self, timeout: Duration) -> Self {
+        self.hand_over_timeout = timeout;
+        self
+    }
+
+    /// Sets [`store_timeout`](Self::store_timeout).
+    #[must_use]
+    pub fn store_timeout(mut self, timeout: Duration) -> Self {
+        self.store_timeout = Some(timeout);
+        self
+    }
+
+    /// Sets [`max_leases`](Self::max_leases).
+    #[must_use]
+    pub fn max_leases(mut self, max: usize) -> Self {
+        self.max_leases = Some(max);
+        self
+    }
+
+    /// How long one call to the store may take: [`store_timeout`](Self::store_timeout) or its default.
+    #[must_use]
+    pub fn call_timeout(&self) -> Duration {
+        self.store_timeout.unwrap_or(self.expiry / 5)
+    }
+
+    /// How long a holder believes in a lease after the start of its last successful write.
+    #[must_use]
+    pub fn belief(&self) -> Duration {
+        self.expiry.mul_f64(Self::BELIEF)
+    }
+
+    /// Checks the settings and their combinations.
+    ///
+    /// # Errors
+    /// [`ConfigError`] naming the first field that cannot be used.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let durations = [
+            ("heartbeat_interval", self.heartbeat_interval),
+            ("expiry", self.expiry),
+            ("look_interval", self.look_interval),
+            ("discovery_interval", self.discovery_interval),
+            ("hand_over_timeout", self.hand_over_timeout),
+            ("store_timeout", self.call_timeout()),
+        ];
+        for (field, duration) in durations {
+            if duration.is_zero() {
+                return Err(ConfigError::new(field, "must be longer than zero"));
+            }
+        }
+        if self.heartbeat_interval >= self.expiry {
+            return Err(ConfigError::new("heartbeat_interval", "must be shorter than expiry"));
+        }
+        if self.heartbeat_interval + self.call_timeout() > self.belief() {
+            let problem = "heartbeat_interval and store_timeout together must not be longer than 0.9 x expiry, \
+                           or a renewal could not end before the lease is given up";
+            let field = if self.store_timeout.is_some() { "store_timeout" } else { "heartbeat_interval" };
+            return Err(ConfigError::new(field, problem));
+        }
+        if self.max_leases == Some(0) {
+            return Err(ConfigError::new("max_leases", "must be at least 1"));
+        }
+        Ok(())
+    }
+}
+
+/// A setting that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("invalid {field}: {problem}")]
+#[non_exhaustive]
+pub struct ConfigError {
+    /// The field.
+    pub field: &'static str,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+impl ConfigError {
+    pub(crate) fn new(field: &'static str, problem: impl Into<String>) -> Self {
+        Self { field, problem: problem.into() }
+    }
+}

@@ -1,0 +1,168 @@
+//! The start of the lease task: the store on its own runtime, the directory on the caller's, one after the other.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use kinesis_core::directory::ShardInfo;
+use kinesis_core::metrics::Instrument;
+use kinesis_core::{ApplicationName, StartPosition, StreamRef};
+use tokio::sync::{mpsc, oneshot};
+
+use super::calls::{Calls, Failure};
+use super::command::{Command, Waiting};
+use super::events::EventSender;
+use super::listing::Directory;
+use super::task::LeaseTask;
+use crate::discovery::Start;
+use crate::machine::Machine;
+use crate::{ConfigError, LeaseStoreSource, StartError};
+
+/// What the lease task is made of before it has a store.
+pub(super) struct Parts {
+    pub(super) machine: Machine,
+    pub(super) application: ApplicationName,
+    pub(super) stream: StreamRef,
+    pub(super) timeout: Duration,
+    pub(super) seed: u64,
+    pub(super) commands: mpsc::Receiver<Command>,
+    pub(super) sender: mpsc::Sender<Command>,
+    pub(super) events: EventSender,
+    pub(super) discover: mpsc::Sender<Option<Waiting>>,
+    pub(super) lost: Arc<dyn Instrument>,
+}
+
+type Stage<T> = Result<T, StartError>;
+
+/// The lease task's side of the start.
+pub(super) struct Boot {
+    parts: Parts,
+    ready: oneshot::Sender<Stage<()>>,
+    shards: oneshot::Receiver<(Vec<ShardInfo>, Start)>,
+    started: oneshot::Sender<Stage<()>>,
+}
+
+/// The caller's side of the start.
+pub(super) struct Handshake {
+    ready: oneshot::Receiver<Stage<()>>,
+    shards: oneshot::Sender<(Vec<ShardInfo>, Start)>,
+    started: oneshot::Receiver<Stage<()>>,
+}
+
+impl Boot {
+    pub(super) fn new(parts: Parts) -> (Self, Handshake) {
+        let (ready, is_ready) = oneshot::channel();
+        let (listed, shards) = oneshot::channel();
+        let (started, has_started) = oneshot::channel();
+        let boot = Self { parts, ready, shards, started };
+        (boot, Handshake { ready: is_ready, shards: listed, started: has_started })
+    }
+
+    /// Starts and then is the lease task. Ends early when the start fails or the caller goes away.
+    pub(super) async fn run(self, source: LeaseStoreSource) {
+        let Self { parts, ready, shards, started } = self;
+        let opened = match source.open().await {
+            Ok(store) => {
+                let Parts { application, stream, timeout, .. } = &parts;
+                let (application, stream) = (application.clone(), stream.clone());
+                let calls = Calls { store, application, stream, timeout: *timeout };
+                calls.setup().await.map(|()| calls).map_err(|error| ("setup", error))
+            }
+            Err(error) => Err(("open", Arc::new(error))),
+        };
+        let calls = match opened {
+            Ok(calls) => calls,
+            Err(failure) => return drop(ready.send(Err(start_error(failure)))),
+        };
+        drop(ready.send(Ok(())));
+        let Ok((shards, start)) = shards.await else { return };
+        match calls.discover(&shards, &start, parts.seed).await {
+            Ok(found) => {
+                tracing::debug!(shards = shards.len(), made = found.made, "leases of the stream are there");
+            }
+            Err(failure) => return drop(started.send(Err(start_error(failure)))),
+        }
+        drop(started.send(Ok(())));
+        let Parts { machine, seed, commands, sender, events, discover, lost, .. } = parts;
+        let task = LeaseTask { machine, calls, start, seed, commands, sender, events, discover, lost };
+        Box::pin(task.run()).await;
+    }
+}
+
+fn start_error((action, source): (&'static str, Failure)) -> StartError {
+    StartError::Store { action, source }
+}
+
+impl Handshake {
+    /// Looks at the stream once the store is ready, and returns when the leases are made.
+    pub(super) async fn finish(self, directory: &Directory, first: FirstLook) -> Stage<()> {
+        stage(self.ready).await?;
+        let found = first.look(directory).await?;
+        // A lease task that is gone shows in the next line.
+        drop(self.shards.send(found));
+        stage(self.started).await
+    }
+}
+
+async fn stage(done: oneshot::Receiver<Stage<()>>) -> Stage<()> {
+    let gone = |_| StartError::Thread(std::io::Error::other("the lease task ended before it had started"));
+    done.await.map_err(gone)?
+}
+
+/// What is asked of the directory before the first leases are made.
+#[derive(Debug)]
+pub(super) struct FirstLook {
+    position: StartPosition,
+    margin: Duration,
+}
+
+impl FirstLook {
+    pub(super) fn new(position: StartPosition, margin: Duration) -> Result<Self, ConfigError> {
+        match position {
+            StartPosition::TrimHorizon | StartPosition::Latest | StartPosition::AtTimestamp { .. } => {
+                Ok(Self { position, margin })
+            }
+            other => {
+                let problem = format!("`{other}` is a place in one shard, not in a whole stream");
+                Err(ConfigError::new("start_position", problem))
+            }
+        }
+    }
+
+    async fn look(self, directory: &Directory) -> Stage<(Vec<ShardInfo>, Start)> {
+        let stream = &directory.stream;
+        let calls = &directory.directory;
+        let describe = directory.limited("DescribeStreamSummary", calls.describe_stream(stream));
+        if !describe.await.map_err(StartError::Directory)?.readable {
+            return Err(StartError::NotReadable(stream.clone()));
+        }
+        // Before the listing, so that no shard is closed between the anchor and the listing without its records
+        // being behind the anchor.
+        let start = match self.position {
+            StartPosition::Latest => {
+                let time = directory.limited("DescribeStreamSummary", calls.server_time(stream));
+                Start::Latest { anchor: time.await.map_err(StartError::Directory)?.minus(self.margin) }
+            }
+            StartPosition::AtTimestamp { timestamp } => Start::AtTimestamp { anchor: timestamp },
+            _ => Start::TrimHorizon,
+        };
+        let shards = directory.list().await.map_err(StartError::Directory)?;
+        Ok((shards, start))
+    }
+}
+
+/// Runs the lease task on a thread with a runtime of its own.
+pub(super) fn own_thread(
+    task: impl Future<Output = Option<()>> + Send + 'static,
+) -> Result<JoinHandle<()>, StartError> {
+    let run = move || match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => {
+            runtime.block_on(task);
+            // A store's blocking call must not keep the thread.
+            runtime.shutdown_background();
+        }
+        // The start fails because the task is gone.
+        Err(error) => tracing::error!(error = %error, "the runtime of the lease thread cannot be built"),
+    };
+    std::thread::Builder::new().name("kinesis-lease".into()).spawn(run).map_err(StartError::Thread)
+}

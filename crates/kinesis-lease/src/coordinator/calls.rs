@@ -1,0 +1,160 @@
+//! Calls to the store: each with a time limit, none waiting for another.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kinesis_core::backoff::{Backoff, BackoffConfig};
+use kinesis_core::directory::ShardInfo;
+use kinesis_core::lease::{Lease, LeaseKey, LeaseStore, LeaseWrite, Outcome, ScanRequest, StoreError};
+use kinesis_core::{ApplicationName, StreamRef};
+use tokio::time::Instant;
+
+use crate::discovery::{self, Start};
+use crate::machine::Look;
+use crate::ops;
+
+/// The most leases made by one call.
+const CREATE_BATCH: usize = 100;
+/// Tries of a call of a discovery; a discovery that fails is repeated by its owner.
+const TRIES: u32 = 5;
+/// How long making the store ready may take: some stores create a table first.
+const SETUP_LIMIT: Duration = Duration::from_secs(60);
+
+pub(super) type Failure = Arc<StoreError>;
+
+/// The store of the lease task.
+#[derive(Debug, Clone)]
+pub(super) struct Calls {
+    pub(super) store: Arc<dyn LeaseStore>,
+    pub(super) application: ApplicationName,
+    pub(super) stream: StreamRef,
+    pub(super) timeout: Duration,
+}
+
+/// What a discovery found.
+#[derive(Debug)]
+pub(super) struct Discovery {
+    pub(super) made: usize,
+    pub(super) gone: BTreeSet<LeaseKey>,
+}
+
+async fn limited<T>(
+    limit: Duration,
+    call: impl Future<Output = Result<T, StoreError>> + Send,
+) -> Result<T, Failure> {
+    match tokio::time::timeout(limit, call).await {
+        Ok(result) => result.map_err(Arc::new),
+        Err(_) => Err(too_late(limit)),
+    }
+}
+
+fn too_late(limit: Duration) -> Failure {
+    Arc::new(StoreError::unavailable(format!("no answer within {limit:?}")))
+}
+
+impl Calls {
+    pub(super) async fn setup(&self) -> Result<(), Failure> {
+        limited(SETUP_LIMIT, self.store.setup()).await
+    }
+
+    pub(super) async fn apply(&self, writes: &[LeaseWrite]) -> Vec<Result<Outcome, Failure>> {
+        match tokio::time::timeout(self.timeout, self.store.apply(writes)).await {
+            Ok(results) => results.into_iter().map(|result| result.map_err(Arc::new)).collect(),
+            Err(_) => {
+                let failure = too_late(self.timeout);
+                writes.iter().map(|_| Err(Arc::clone(&failure))).collect()
+            }
+        }
+    }
+
+    pub(super) async fn get(&self, keys: &[LeaseKey]) -> Result<Vec<Option<Lease>>, Failure> {
+        limited(self.timeout, self.store.get(keys)).await
+    }
+
+    /// All rows of our stream.
+    pub(super) async fn look(&self) -> Result<Look, Failure> {
+        let started = Instant::now().into_std();
+        let mut look = Look { started, rows: Vec::new(), unreadable: Vec::new() };
+        let mut cursor = None;
+        loop {
+            let request =
+                ScanRequest::new(self.application.clone()).stream(self.stream.clone()).cursor(cursor);
+            let page = limited(self.timeout, self.store.scan(&request)).await?;
+            look.rows.extend(page.leases);
+            look.unreadable.extend(page.unreadable.into_iter().map(Arc::new));
+            match page.cursor {
+                Some(next) => cursor = Some(next),
+                None => return Ok(look),
+            }
+        }
+    }
+
+    /// Makes the leases that a listing of the shards calls for.
+    pub(super) async fn discover(
+        &self,
+        shards: &[ShardInfo],
+        start: &Start,
+        seed: u64,
+    ) -> Result<Discovery, (&'static str, Failure)> {
+        let mut backoff =
+            Backoff::new(BackoffConfig::new(Duration::from_millis(200), Duration::from_secs(2)), seed);
+        let look = loop {
+            match self.look().await {
+                Ok(look) => break look,
+                Err(error) => pause(&mut backoff, "scan", error).await?,
+            }
+        };
+        let rows: BTreeMap<LeaseKey, Lease> =
+            look.rows.into_iter().map(|row| (row.key.clone(), row)).collect();
+        let Some(template) = shards.first().map(|shard| self.key(shard)) else {
+            return Ok(Discovery { made: 0, gone: BTreeSet::new() });
+        };
+        let mut made = 0;
+        for generation in discovery::plan(&template, shards, &rows, start) {
+            let writes: Vec<LeaseWrite> = generation.into_iter().map(ops::create).collect();
+            for writes in writes.chunks(CREATE_BATCH) {
+                made += self.create(writes, &mut backoff).await?;
+            }
+        }
+        let gone = discovery::gone(shards, &rows).cloned().collect();
+        Ok(Discovery { made, gone })
+    }
+
+    async fn create(
+        &self,
+        writes: &[LeaseWrite],
+        backoff: &mut Backoff,
+    ) -> Result<usize, (&'static str, Failure)> {
+        backoff.reset();
+        loop {
+            let results = self.apply(writes).await;
+            match results.iter().find_map(|result| result.as_ref().err()) {
+                // Making a row twice is harmless, so all are tried again.
+                Some(error) => pause(backoff, "apply", Arc::clone(error)).await?,
+                None => {
+                    return Ok(results.iter().filter(|made| matches!(made, Ok(Outcome::Applied(_)))).count());
+                }
+            }
+        }
+    }
+
+    fn key(&self, shard: &ShardInfo) -> LeaseKey {
+        LeaseKey::new(self.application.clone(), self.stream.clone(), shard.id.clone())
+    }
+}
+
+/// Waits before the next try, or gives up.
+async fn pause(
+    backoff: &mut Backoff,
+    action: &'static str,
+    error: Failure,
+) -> Result<(), (&'static str, Failure)> {
+    if !error.is_retryable() || backoff.failures() + 1 >= TRIES {
+        return Err((action, error));
+    }
+    let delay = backoff.next_delay().max(error.retry_after().unwrap_or_default());
+    tokio::time::sleep(delay).await;
+    Ok(())
+}

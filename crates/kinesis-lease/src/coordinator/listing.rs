@@ -1,0 +1,84 @@
+//! The task that lists the stream's shards, on the caller's runtime: the directory's connections belong there.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kinesis_core::StreamRef;
+use kinesis_core::backoff::{Backoff, BackoffConfig};
+use kinesis_core::directory::{DirectoryError, ShardDirectory, ShardInfo};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::command::{Command, Waiting};
+
+/// How long one call to the directory may take; the directory itself repeats what fails for a moment.
+const CALL_LIMIT: Duration = Duration::from_secs(60);
+/// The first delay after a listing that failed; it grows up to the discovery interval.
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+
+/// Looks at a stream, each call with a time limit.
+#[derive(Debug, Clone)]
+pub(super) struct Directory {
+    pub(super) directory: Arc<dyn ShardDirectory>,
+    pub(super) stream: StreamRef,
+}
+
+impl Directory {
+    pub(super) async fn limited<T>(
+        &self,
+        action: &'static str,
+        call: impl Future<Output = Result<T, DirectoryError>> + Send,
+    ) -> Result<T, Arc<DirectoryError>> {
+        match timeout(CALL_LIMIT, call).await {
+            Ok(result) => result.map_err(Arc::new),
+            Err(late) => Err(Arc::new(DirectoryError::unavailable(self.stream.clone(), action, late))),
+        }
+    }
+
+    pub(super) async fn list(&self) -> Result<Vec<ShardInfo>, Arc<DirectoryError>> {
+        let mut shards = Vec::new();
+        let mut page = None;
+        loop {
+            let call = self.directory.list_shards(&self.stream, page.as_deref());
+            let found = self.limited("ListShards", call).await?;
+            shards.extend(found.shards);
+            match found.next {
+                Some(next) => page = Some(next),
+                None => return Ok(shards),
+            }
+        }
+    }
+}
+
+/// Lists the shards now and then and whenever it is asked to.
+pub(super) async fn run(
+    directory: Directory,
+    interval: Duration,
+    seed: u64,
+    mut asked: mpsc::Receiver<Option<Waiting>>,
+    commands: mpsc::Sender<Command>,
+) {
+    let mut backoff = Backoff::new(BackoffConfig::new(FIRST_RETRY.min(interval), interval), seed);
+    let mut next = Instant::now() + interval;
+    loop {
+        let mut waiting = Vec::new();
+        tokio::select! {
+            () = sleep_until(next) => {}
+            request = asked.recv() => match request {
+                Some(request) => waiting.extend(request),
+                None => return,
+            },
+        }
+        while let Ok(request) = asked.try_recv() {
+            waiting.extend(request);
+        }
+        let shards = directory.list().await;
+        next = Instant::now() + if shards.is_ok() { interval } else { backoff.next_delay() };
+        if shards.is_ok() {
+            backoff.reset();
+        }
+        if commands.send(Command::Listed { shards, waiting }).await.is_err() {
+            return;
+        }
+    }
+}

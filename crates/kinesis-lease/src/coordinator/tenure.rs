@@ -1,0 +1,116 @@
+//! The handle of a held lease.
+
+use std::sync::Arc;
+
+use kinesis_core::directory::ShardInfo;
+use kinesis_core::lease::{CoolDown, Fence, Lease, LeaseKey, TenureToken};
+use kinesis_core::{Checkpoint, Ownership};
+use tokio::sync::{mpsc, oneshot};
+
+use super::command::Command;
+use crate::LeaseError;
+
+/// A lease that is ours, from its taking to its end. A clone is the same tenure.
+///
+/// The lease is renewed as long as the coordinator lives, whatever becomes of the handles.
+#[derive(Debug, Clone)]
+pub struct Tenure(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    lease: Lease,
+    token: TenureToken,
+    ownership: Ownership,
+    commands: mpsc::Sender<Command>,
+}
+
+impl Tenure {
+    pub(super) fn new(
+        lease: Lease,
+        token: TenureToken,
+        ownership: Ownership,
+        commands: mpsc::Sender<Command>,
+    ) -> Self {
+        Self(Arc::new(Inner { lease, token, ownership, commands }))
+    }
+
+    /// The row as it was when the lease was taken.
+    #[must_use]
+    pub fn lease(&self) -> &Lease {
+        &self.0.lease
+    }
+
+    /// The lease's identity.
+    #[must_use]
+    pub fn key(&self) -> &LeaseKey {
+        &self.0.lease.key
+    }
+
+    /// The fencing token of this tenure, for other systems.
+    #[must_use]
+    pub fn fence(&self) -> Fence {
+        self.0.lease.fence()
+    }
+
+    /// What tells this tenure from all others.
+    #[must_use]
+    pub fn token(&self) -> TenureToken {
+        self.0.token
+    }
+
+    /// Whether the lease is still ours; also over after `release` and `end_shard`.
+    #[must_use]
+    pub fn ownership(&self) -> Ownership {
+        self.0.ownership.clone()
+    }
+
+    /// Stores how far the shard is finished, and returns when it is stored. Checkpoints that wait at the same time
+    /// are written together; one that is older than what is stored is accepted and changes nothing.
+    ///
+    /// A store that fails for a while is tried again until it works or the lease is lost. Dropping the future does
+    /// not take the checkpoint back.
+    ///
+    /// # Errors
+    /// [`LeaseError::Lost`] when the lease is not ours any more, [`LeaseError::Store`] when the store refuses to
+    /// work, [`LeaseError::NotAPosition`] for [`Checkpoint::ShardEnd`], [`LeaseError::Closed`].
+    pub async fn checkpoint(&self, checkpoint: Checkpoint) -> Result<(), LeaseError> {
+        if checkpoint.is_shard_end() {
+            return Err(LeaseError::NotAPosition(checkpoint));
+        }
+        let (key, token) = (self.key().clone(), self.token());
+        self.ask(|reply| Command::Checkpoint { key, token, checkpoint, reply }).await
+    }
+
+    /// Stores that the shard is closed and finished, after the leases of its children were made, and ends the tenure.
+    ///
+    /// Without children (none were told) the shards are listed first, so that the children's leases are made from the
+    /// listing. Dropping the future does not take the end back.
+    ///
+    /// # Errors
+    /// As for [`checkpoint`](Self::checkpoint), and [`LeaseError::Directory`] when the other parents of a child could
+    /// not be looked up. After an error other than `Lost` and `Closed` the lease is still ours.
+    pub async fn end_shard(&self, children: &[ShardInfo]) -> Result<(), LeaseError> {
+        let (key, token, children) = (self.key().clone(), self.token(), children.to_vec());
+        self.ask(|reply| Command::End { key, token, children, reply }).await
+    }
+
+    /// Gives the lease up: to the worker that asked for it, or to anybody. With a cool-down nobody takes it until it
+    /// has rested. Checkpoints that wait are stored with it. Dropping the future does not take the release back.
+    ///
+    /// # Errors
+    /// As for [`checkpoint`](Self::checkpoint).
+    pub async fn release(&self, cool_down: Option<CoolDown>) -> Result<(), LeaseError> {
+        let (key, token) = (self.key().clone(), self.token());
+        self.ask(|reply| Command::Release { key, token, cool_down, reply }).await
+    }
+
+    async fn ask(
+        &self,
+        command: impl FnOnce(oneshot::Sender<Result<(), LeaseError>>) -> Command + Send,
+    ) -> Result<(), LeaseError> {
+        let (reply, answer) = oneshot::channel();
+        let command = command(reply);
+        self.0.commands.send(command).await.map_err(|_| LeaseError::Closed)?;
+        answer.await.unwrap_or(Err(LeaseError::Closed))
+    }
+}

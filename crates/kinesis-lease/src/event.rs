@@ -1,0 +1,124 @@
+//! What a coordinator tells its consumer.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use kinesis_core::Checkpoint;
+use kinesis_core::directory::DirectoryError;
+use kinesis_core::lease::{LeaseKey, StoreError, TenureToken};
+
+use crate::Tenure;
+
+/// Something that the consumer has to act upon, or should know.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum LeaseEvent {
+    /// A lease is ours: start to work on its shard. When an earlier tenure of the same shard still has work under way
+    /// in this process, that work has to end first; the new tenure waits and is renewed meanwhile.
+    Acquired(Tenure),
+    /// Another worker asks for the lease: finish what was begun, store the last checkpoint and call
+    /// [`Tenure::release`] before the deadline. Until then the lease is ours and checkpoints are accepted.
+    #[non_exhaustive]
+    HandOver {
+        /// The lease.
+        key: LeaseKey,
+        /// The tenure.
+        token: TenureToken,
+        /// When the lease is given away whether or not the work is finished.
+        deadline: Instant,
+    },
+    /// The lease is gone: stop the work; nothing can be stored any more. Not sent after `release` and `end_shard`.
+    #[non_exhaustive]
+    Lost {
+        /// The lease.
+        key: LeaseKey,
+        /// The tenure.
+        token: TenureToken,
+        /// Why.
+        reason: LossReason,
+    },
+    /// Something is wrong, and the coordinator goes on. Old warnings make room for new ones when nobody reads them.
+    Warning(LeaseWarning),
+}
+
+/// Why a lease was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LossReason {
+    /// Another worker has it.
+    Taken,
+    /// It could not be renewed in time; another worker may have it.
+    Expired,
+    /// It was asked for and not released before the deadline.
+    HandOverOverrun,
+    /// Its row was removed.
+    Deleted,
+    /// The service does not have the shard any more.
+    ShardGone,
+}
+
+impl fmt::Display for LossReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Taken => "taken by another worker",
+            Self::Expired => "not renewed in time",
+            Self::HandOverOverrun => "not released in time for a hand-over",
+            Self::Deleted => "its row was deleted",
+            Self::ShardGone => "its shard is gone",
+        })
+    }
+}
+
+/// Something is wrong, and the coordinator goes on.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum LeaseWarning {
+    /// The rows of the leases could not be read; it is tried again.
+    #[error("the leases cannot be read")]
+    Look(#[source] Arc<StoreError>),
+    /// A write failed; it is tried again as long as the lease is ours.
+    #[error("a lease write of {key} failed")]
+    #[non_exhaustive]
+    Write {
+        /// The lease.
+        key: LeaseKey,
+        /// The store's answer.
+        #[source]
+        source: Arc<StoreError>,
+    },
+    /// A row is unreadable; its shard is not worked on, the others are.
+    #[error("a lease row is unreadable")]
+    Unreadable(#[source] Arc<StoreError>),
+    /// The shards could not be listed; it is tried again.
+    #[error("the shards cannot be listed")]
+    Discovery(#[source] Arc<DirectoryError>),
+    /// The service does not have the shard any more, but it was not finished: records that expired before they were
+    /// read are lost. Its lease was closed so that its children can be read.
+    #[error("shard {key} is gone, finished up to {checkpoint} only")]
+    #[non_exhaustive]
+    ShardGone {
+        /// The lease.
+        key: LeaseKey,
+        /// How far it was finished.
+        checkpoint: Checkpoint,
+    },
+}
+
+/// What became of the leases at a shutdown.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReleaseReport {
+    /// Released: others can take them at once.
+    pub released: Vec<LeaseKey>,
+    /// Not released before the deadline: others take them when they expire.
+    pub abandoned: Vec<LeaseKey>,
+}
+
+impl ReleaseReport {
+    /// Whether everything was released.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.abandoned.is_empty()
+    }
+}

@@ -1,0 +1,166 @@
+//! Who should have which lease: everything that is free is taken, and an uneven spread is evened out one lease at a
+//! time by asking for it.
+//!
+//! Only leases that can be worked on count: not finished ones, not those that wait for their parents, not those that
+//! rest. A worker asks only one that has at least two leases more than itself, so that no lease ever moves back.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+
+use kinesis_core::WorkerId;
+use kinesis_core::lease::{Lease, LeaseKey, TenureToken};
+
+use super::observe::Seen;
+use super::{Machine, Purpose};
+use crate::ops;
+
+/// What the rows say about the spread.
+#[derive(Debug, Default)]
+struct Spread {
+    /// Ours, on the way to us, or asked for.
+    mine: usize,
+    /// Ready to be begun by us, with nobody to wait for.
+    addressed: Vec<LeaseKey>,
+    /// Asked for, but the holder does not answer.
+    overdue: Vec<LeaseKey>,
+    /// Free to be taken by anybody.
+    free: Vec<LeaseKey>,
+    /// What other live workers have, or will have after hand-overs.
+    others: BTreeMap<WorkerId, Vec<LeaseKey>>,
+}
+
+impl Machine {
+    pub(super) fn is_expired(&self, seen: &Seen, now: Instant) -> bool {
+        now >= seen.since + self.config.expiry
+    }
+
+    fn is_resting(row: &Lease, seen: &Seen, now: Instant) -> bool {
+        row.owner.is_none() && row.cool_down.is_some_and(|cool_down| now < seen.since + cool_down.rest)
+    }
+
+    fn spread(&self, now: Instant) -> Spread {
+        let mut spread = Spread::default();
+        for (key, seen) in &self.seen {
+            let row = &seen.row;
+            if self.held.contains_key(key) || self.busy.contains(key) {
+                // A lease that is about to be given up, or handed over, is the next owner's.
+                let leaving = self.held.get(key).is_some_and(|held| {
+                    held.hand_over.is_some() || held.is_ghost() || held.closing.is_some()
+                });
+                match &row.owner {
+                    Some(owner) if leaving && *owner != self.me => {
+                        spread.others.entry(owner.clone()).or_default().push(key.clone());
+                    }
+                    _ if leaving => {}
+                    _ => spread.mine += 1,
+                }
+                continue;
+            }
+            if row.is_finished() || self.is_blocked(row) || Self::is_resting(row, seen, now) {
+                continue;
+            }
+            self.place(&mut spread, key, seen, now);
+        }
+        spread
+    }
+
+    /// Counts one lease that we do not hold and that can be worked on.
+    fn place(&self, spread: &mut Spread, key: &LeaseKey, seen: &Seen, now: Instant) {
+        let row = &seen.row;
+        let expired = self.is_expired(seen, now);
+        match (&row.owner, &row.checkpoint_owner) {
+            (None, _) => spread.free.push(key.clone()),
+            (Some(owner), Some(holder)) if *owner == self.me => {
+                spread.mine += 1;
+                let patience = self.config.hand_over_timeout + self.config.expiry;
+                if expired || seen.hand_over_since.is_some_and(|since| now >= since + patience) {
+                    spread.overdue.push(key.clone());
+                } else {
+                    spread.others.entry(holder.clone()).or_default();
+                }
+            }
+            (Some(owner), None) if *owner == self.me && row.token.is_none() => {
+                spread.mine += 1;
+                spread.addressed.push(key.clone());
+            }
+            _ if expired => spread.free.push(key.clone()),
+            (Some(owner), holder) => {
+                let leases = spread.others.entry(owner.clone()).or_default();
+                leases.push(key.clone());
+                if let Some(holder) = holder {
+                    spread.others.entry(holder.clone()).or_default();
+                }
+            }
+        }
+    }
+
+    /// Takes what is free and asks for what is too much elsewhere.
+    pub(super) fn balance(&mut self, now: Instant) {
+        let mut spread = self.spread(now);
+        let orphans = self.orphans(&spread);
+        let others: usize = spread.others.values().map(Vec::len).sum();
+        let runnable = spread.mine + others + spread.free.len();
+        // A worker without a row in the table is one of its workers, too, if it is us.
+        let workers = spread.others.keys().filter(|owner| **owner != self.me).count() + 1;
+        let target = runnable.div_ceil(workers);
+        let room = self.config.max_leases.unwrap_or(usize::MAX);
+        let mut taken: Vec<LeaseKey> = spread.addressed.drain(..).chain(spread.overdue.drain(..)).collect();
+        let mut mine = spread.mine;
+        self.random.shuffle(&mut spread.free);
+        for key in &spread.free {
+            // Up to the target at once; beyond it only what nobody has taken since the last look.
+            if mine < room && (mine < target || orphans.contains(key)) {
+                mine += 1;
+                taken.push(key.clone());
+            }
+        }
+        let mut writes = Vec::new();
+        for key in taken {
+            let Some(seen) = self.seen.get(&key) else { continue };
+            let token = TenureToken::from_random(self.random.u128(..));
+            writes.push((ops::take(&seen.row, &self.me, token), Purpose::Take { token }));
+        }
+        if spread.free.is_empty()
+            && mine < room.min(target)
+            && let Some(key) = self.choose(&spread, mine)
+            && let Some(seen) = self.seen.get(&key)
+        {
+            tracing::debug!(%key, "lease of a busier worker asked for");
+            writes.push((ops::request(&seen.row, &self.me), Purpose::Request));
+        }
+        self.issue(now, writes);
+    }
+
+    /// A lease of the most loaded worker, if that has at least two more than we.
+    fn choose(&mut self, spread: &Spread, mine: usize) -> Option<LeaseKey> {
+        let most =
+            spread.others.iter().filter(|(owner, _)| **owner != self.me).map(|(_, leases)| leases.len());
+        let most = most.max().filter(|most| *most >= mine + 2)?;
+        let fitting: Vec<&LeaseKey> = spread
+            .others
+            .iter()
+            .filter(|(owner, leases)| **owner != self.me && leases.len() == most)
+            .flat_map(|(_, leases)| leases)
+            // Not one that is already on its way from somewhere else.
+            .filter(|key| self.seen.get(*key).is_some_and(|seen| seen.row.checkpoint_owner.is_none()))
+            .collect();
+        if fitting.is_empty() {
+            return None;
+        }
+        let chosen = self.random.usize(..fitting.len());
+        Some(fitting[chosen].clone())
+    }
+
+    /// What is free now and was so in the last look.
+    fn orphans(&mut self, spread: &Spread) -> BTreeSet<LeaseKey> {
+        let free: BTreeSet<&LeaseKey> = spread.free.iter().collect();
+        let mut orphans = BTreeSet::new();
+        for (key, seen) in &mut self.seen {
+            let is_free = free.contains(key);
+            if std::mem::replace(&mut seen.was_free, is_free) && is_free {
+                orphans.insert(key.clone());
+            }
+        }
+        orphans
+    }
+}

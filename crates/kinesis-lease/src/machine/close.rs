@@ -1,0 +1,168 @@
+//! The end of a tenure: release, end of the shard, a shard that is gone, stop.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Instant;
+
+use kinesis_core::directory::{DirectoryError, ShardInfo};
+use kinesis_core::lease::{CoolDown, LeaseKey, Outcome, StoreError, TenureToken};
+
+use super::held::{Closing, EndStage};
+use super::{Action, Machine, Phase, Purpose, ReplyId, retry_delay};
+use crate::{LeaseError, LeaseWarning, LossReason, discovery, ops};
+
+impl Machine {
+    pub(super) fn begin_release(
+        &mut self,
+        key: &LeaseKey,
+        token: TenureToken,
+        cool_down: Option<CoolDown>,
+        reply: ReplyId,
+    ) {
+        match self.held.get_mut(key).filter(|held| held.is_tenure(token)) {
+            Some(held) if held.closing.is_none() => {
+                held.closing = Some(Closing::Release { cool_down, reply: Some(reply) });
+            }
+            // One of the two callers is told that the tenure ends by the other's call.
+            _ => self.reply(reply, Err(LeaseError::Lost)),
+        }
+    }
+
+    pub(super) fn begin_end(
+        &mut self,
+        key: &LeaseKey,
+        token: TenureToken,
+        children: &[ShardInfo],
+        reply: ReplyId,
+    ) {
+        let is_open = self.held.get(key).is_some_and(|held| held.is_tenure(token) && held.closing.is_none());
+        if !is_open {
+            return self.reply(reply, Err(LeaseError::Lost));
+        }
+        // A child of a merge must not start before its other parent is finished, and rows decide that: a parent
+        // without a row may be one that nobody has discovered yet.
+        let has_row = |shard: &_| {
+            let parent = key.sibling(Clone::clone(shard));
+            self.seen.contains_key(&parent) || self.unreadable.contains(&parent)
+        };
+        let all_known = children.iter().flat_map(|child| &child.parents).all(has_row);
+        let discover = children.is_empty() || !all_known;
+        if discover {
+            self.actions.push(Action::Discover);
+        }
+        let closing = Closing::End {
+            ids: children.iter().map(|child| child.id.clone()).collect(),
+            children: children.iter().map(|child| discovery::child(key, child)).collect(),
+            stage: if discover { EndStage::Discovering } else { EndStage::Children },
+            reply: Some(reply),
+        };
+        self.held.entry(key.clone()).and_modify(|held| held.closing = Some(closing));
+    }
+
+    /// A child's row was made, or was there already.
+    pub(super) fn child_made(
+        &mut self,
+        now: Instant,
+        of: &LeaseKey,
+        key: &LeaseKey,
+        result: Result<Outcome, Arc<StoreError>>,
+    ) {
+        let Some(held) = self.held.get_mut(of) else { return };
+        let Some(Closing::End { stage, reply, .. }) = &mut held.closing else { return };
+        match result {
+            Ok(_) => {
+                tracing::debug!(%key, parent = %of, "lease of a child made");
+                match *stage {
+                    EndStage::Creating(left) if left <= 1 => *stage = EndStage::Ready,
+                    EndStage::Creating(left) => *stage = EndStage::Creating(left - 1),
+                    _ => {}
+                }
+            }
+            Err(error) if error.is_retryable() => {
+                // All are made again: making is idempotent.
+                *stage = EndStage::Children;
+                held.retry_at =
+                    Some(now + retry_delay(&mut self.random, &self.config, 1, error.retry_after()));
+            }
+            Err(error) => {
+                let reply = reply.take();
+                held.closing = None;
+                if let Some(reply) = reply {
+                    self.reply(reply, Err(LeaseError::Store(error)));
+                }
+            }
+        }
+    }
+
+    pub(super) fn discovered(
+        &mut self,
+        now: Instant,
+        result: Result<BTreeSet<LeaseKey>, Arc<DirectoryError>>,
+    ) {
+        let mut failed = Vec::new();
+        for held in self.held.values_mut() {
+            let Some(Closing::End { children, stage: stage @ EndStage::Discovering, reply, .. }) =
+                &mut held.closing
+            else {
+                continue;
+            };
+            if let (Err(error), false) = (&result, children.is_empty()) {
+                failed.extend(reply.take().map(|reply| (reply, Arc::clone(error))));
+                held.closing = None;
+            } else {
+                // Without children there is nothing to be careful of; a later listing finds them.
+                *stage = EndStage::Children;
+            }
+        }
+        for (reply, error) in failed {
+            self.reply(reply, Err(LeaseError::Directory(error)));
+        }
+        match result {
+            Ok(missing) => {
+                let gone: Vec<LeaseKey> = missing.intersection(&self.missing).cloned().collect();
+                self.missing = missing;
+                self.close_gone(now, gone);
+                self.look_soon();
+            }
+            Err(error) => self.warn(LeaseWarning::Discovery(error)),
+        }
+    }
+
+    /// Closes the leases of shards that were missing in two listings in a row.
+    fn close_gone(&mut self, now: Instant, keys: Vec<LeaseKey>) {
+        let mut writes = Vec::new();
+        for key in keys {
+            let Some(seen) = self.seen.get(&key) else { continue };
+            let checkpoint = seen.row.checkpoint.clone();
+            if self.held.contains_key(&key) {
+                self.give_away(&key, LossReason::ShardGone);
+                let closing = Closing::End {
+                    children: Vec::new(),
+                    ids: Vec::new(),
+                    stage: EndStage::Ready,
+                    reply: None,
+                };
+                self.held.entry(key.clone()).and_modify(|held| held.closing = Some(closing));
+            } else if seen.row.owner.is_none() || self.is_expired(seen, now) {
+                writes.push((ops::close_gone(&seen.row), Purpose::Close));
+            } else {
+                // Its owner finds out by itself.
+                continue;
+            }
+            self.warn(LeaseWarning::ShardGone { key, checkpoint });
+        }
+        self.issue(now, writes);
+    }
+
+    pub(super) fn begin_stop(&mut self, now: Instant) {
+        self.phase = Phase::Stopping;
+        for (key, held) in &mut self.held {
+            if !held.is_ghost() && held.closing.is_none() {
+                // Over for its consumer before the row says so: another worker may take it the moment it does.
+                self.actions.push(Action::Ended { key: key.clone(), token: held.token });
+                held.close_silently();
+            }
+        }
+        self.give_back(now);
+    }
+}

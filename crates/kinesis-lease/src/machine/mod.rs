@@ -1,0 +1,382 @@
+//! The lease task as a pure state machine: events and the time go in, actions come out. It makes no call, reads no
+//! clock, and draws random numbers only from the generator that it is given; so a simulation can step whole fleets.
+//!
+//! It is the only holder of the counters of our leases, and so the only one who issues guarded writes: at most one per
+//! lease is under way at any time.
+
+mod balance;
+mod close;
+mod held;
+mod observe;
+mod plan;
+#[cfg(test)]
+mod sim;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use kinesis_core::backoff::{Backoff, BackoffConfig};
+use kinesis_core::directory::{DirectoryError, ShardInfo};
+use kinesis_core::lease::{CoolDown, Lease, LeaseKey, LeaseWrite, Outcome, StoreError, TenureToken};
+use kinesis_core::{Checkpoint, WorkerId};
+
+use crate::{LeaseConfig, LeaseError, LeaseWarning, LossReason};
+use held::Held;
+use observe::Seen;
+
+/// Names one call of `apply`.
+pub(crate) type BatchId = u64;
+/// Names one waiting caller.
+pub(crate) type ReplyId = u64;
+
+/// Something that happened.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// A caller asks for something.
+    Request(Request),
+    /// A call of `apply` ended: one result per write.
+    Applied { batch: BatchId, results: Vec<Result<Outcome, Arc<StoreError>>> },
+    /// All rows were read.
+    Looked(Result<Look, Arc<StoreError>>),
+    /// Some rows were read.
+    Read { keys: Vec<LeaseKey>, rows: Result<Vec<Option<Lease>>, Arc<StoreError>> },
+    /// Shards were listed and missing leases made; `gone` are the unfinished ones that are not listed any more.
+    Discovered(Result<BTreeSet<LeaseKey>, Arc<DirectoryError>>),
+}
+
+/// All rows, as one look found them.
+#[derive(Debug)]
+pub(crate) struct Look {
+    pub(crate) started: Instant,
+    pub(crate) rows: Vec<Lease>,
+    pub(crate) unreadable: Vec<Arc<StoreError>>,
+}
+
+/// What a caller asks for.
+#[derive(Debug)]
+pub(crate) enum Request {
+    /// Store how far the shard is finished.
+    Checkpoint { key: LeaseKey, token: TenureToken, checkpoint: Checkpoint, reply: ReplyId },
+    /// Give the lease up.
+    Release { key: LeaseKey, token: TenureToken, cool_down: Option<CoolDown>, reply: ReplyId },
+    /// The shard is finished.
+    End { key: LeaseKey, token: TenureToken, children: Vec<ShardInfo>, reply: ReplyId },
+    /// Take no further leases.
+    StopTaking,
+    /// Take no further leases and release those that are held.
+    Stop,
+}
+
+/// Something to do.
+#[derive(Debug)]
+pub(crate) enum Action {
+    /// Apply writes; answer with `Event::Applied`.
+    Apply { batch: BatchId, writes: Vec<LeaseWrite> },
+    /// Read all rows; answer with `Event::Looked`.
+    Look,
+    /// Read these rows; answer with `Event::Read`.
+    Read(Vec<LeaseKey>),
+    /// List shards and make missing leases, beginning now or later; answer with `Event::Discovered`.
+    Discover,
+    /// A tenure begins.
+    Acquired { lease: Box<Lease>, token: TenureToken },
+    /// A tenure should end before the deadline.
+    HandOver { key: LeaseKey, token: TenureToken, deadline: Instant },
+    /// A tenure ended against our will.
+    Lost { key: LeaseKey, token: TenureToken, reason: LossReason },
+    /// A tenure ended as it was asked to.
+    Ended { key: LeaseKey, token: TenureToken },
+    /// Answer a caller.
+    Reply { id: ReplyId, result: Result<(), LeaseError> },
+    /// Tell that something is wrong.
+    Warn(LeaseWarning),
+}
+
+/// What one write of a batch is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Purpose {
+    Hold,
+    Take { token: TenureToken },
+    Request,
+    GiveBack,
+    Child { of: LeaseKey },
+    Close,
+}
+
+#[derive(Debug)]
+struct Batch {
+    started: Instant,
+    items: Vec<(LeaseKey, Purpose)>,
+}
+
+/// A taking whose outcome is unknown: recognised by its token when the row is seen.
+#[derive(Debug)]
+struct Doubt {
+    token: TenureToken,
+    started: Instant,
+    read_at: Option<Instant>,
+    failures: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Running,
+    NotTaking,
+    Stopping,
+}
+
+/// The most writes of one `apply`.
+const BATCH_LIMIT: usize = 256;
+/// While this many calls are under way, checkpoints that no heartbeat depends on wait and are written together.
+const UNHURRIED_BATCHES: usize = 4;
+/// The first delay between tries of a write that failed, unless the longest one is shorter.
+const FIRST_RETRY: Duration = Duration::from_millis(100);
+/// The longest one is this part of a heartbeat interval, so that many tries fit into the time that a holder believes.
+const RETRIES_PER_HEARTBEAT: u32 = 6;
+
+#[derive(Debug)]
+pub(crate) struct Machine {
+    me: WorkerId,
+    config: LeaseConfig,
+    random: fastrand::Rng,
+    phase: Phase,
+    held: BTreeMap<LeaseKey, Held>,
+    seen: BTreeMap<LeaseKey, Seen>,
+    unreadable: BTreeSet<LeaseKey>,
+    /// Unfinished rows whose shards were missing in the last listing.
+    missing: BTreeSet<LeaseKey>,
+    /// Rows that a take, request or other write of ours is under way for.
+    busy: BTreeSet<LeaseKey>,
+    doubts: BTreeMap<LeaseKey, Doubt>,
+    batches: BTreeMap<BatchId, Batch>,
+    next_batch: BatchId,
+    looking: bool,
+    /// `None` means at once.
+    next_look: Option<Instant>,
+    /// The look under way began too early to show what we want to see.
+    look_again: bool,
+    look_backoff: Backoff,
+    released: Vec<LeaseKey>,
+    lost_in_stop: Vec<LeaseKey>,
+    actions: Vec<Action>,
+}
+
+impl Machine {
+    pub(crate) fn new(me: WorkerId, config: LeaseConfig, mut random: fastrand::Rng) -> Self {
+        let slowest = (config.look_interval * 8).min(config.expiry).max(config.look_interval);
+        let look_backoff = Backoff::new(BackoffConfig::new(config.look_interval, slowest), random.u64(..));
+        Self {
+            me,
+            config,
+            random,
+            phase: Phase::Running,
+            held: BTreeMap::new(),
+            seen: BTreeMap::new(),
+            unreadable: BTreeSet::new(),
+            missing: BTreeSet::new(),
+            busy: BTreeSet::new(),
+            doubts: BTreeMap::new(),
+            batches: BTreeMap::new(),
+            next_batch: 0,
+            looking: false,
+            next_look: None,
+            look_again: false,
+            look_backoff,
+            released: Vec::new(),
+            lost_in_stop: Vec::new(),
+            actions: Vec::new(),
+        }
+    }
+
+    /// Handles what happened and says what to do now.
+    #[cfg(test)]
+    pub(crate) fn step(&mut self, now: Instant, event: Event) -> Vec<Action> {
+        self.handle(now, event);
+        self.plan(now)
+    }
+
+    /// Handles an event without planning, so that several can be planned for together; [`plan`](Self::plan) follows.
+    pub(crate) fn handle(&mut self, now: Instant, event: Event) {
+        match event {
+            Event::Request(request) => self.requested(now, request),
+            Event::Applied { batch, results } => self.applied(now, batch, results),
+            Event::Looked(look) => self.looked(now, look),
+            Event::Read { keys, rows } => self.read(now, &keys, rows),
+            Event::Discovered(result) => self.discovered(now, result),
+        }
+    }
+
+    /// The leases that we hold, as this worker knows their rows.
+    #[cfg(test)]
+    pub(crate) fn held_rows(&self) -> impl Iterator<Item = &Lease> {
+        self.held.values().filter(|held| !held.is_ghost()).map(|held| &held.row)
+    }
+
+    /// Whether a stop is done: nothing is held and nothing under way.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.phase == Phase::Stopping && self.held.is_empty() && self.batches.is_empty()
+    }
+
+    /// What was released since the stop began, and what was not or not surely.
+    pub(crate) fn stop_report(&self) -> (Vec<LeaseKey>, Vec<LeaseKey>) {
+        let left = self.held.keys().chain(&self.lost_in_stop).cloned().collect();
+        (self.released.clone(), left)
+    }
+
+    fn requested(&mut self, now: Instant, request: Request) {
+        match request {
+            Request::Checkpoint { key, token, checkpoint, reply } => {
+                match self.held.get_mut(&key).filter(|held| held.is_tenure(token)) {
+                    Some(held) if checkpoint > held.row.checkpoint => held.want(checkpoint, reply),
+                    // An older place is finished already.
+                    Some(_) => self.reply(reply, Ok(())),
+                    None => self.reply(reply, Err(LeaseError::Lost)),
+                }
+            }
+            Request::Release { key, token, cool_down, reply } => {
+                self.begin_release(&key, token, cool_down, reply);
+            }
+            Request::End { key, token, children, reply } => self.begin_end(&key, token, &children, reply),
+            Request::StopTaking => {
+                if self.phase == Phase::Running {
+                    self.phase = Phase::NotTaking;
+                }
+            }
+            Request::Stop => self.begin_stop(now),
+        }
+    }
+
+    fn reply(&mut self, id: ReplyId, result: Result<(), LeaseError>) {
+        self.actions.push(Action::Reply { id, result });
+    }
+
+    /// Issues writes in calls of bounded size.
+    fn issue(&mut self, now: Instant, writes: Vec<(LeaseWrite, Purpose)>) {
+        let mut writes = writes.into_iter().peekable();
+        while writes.peek().is_some() {
+            let batch = self.next_batch;
+            self.next_batch += 1;
+            let mut items = Vec::new();
+            let mut list = Vec::new();
+            for (write, purpose) in writes.by_ref().take(BATCH_LIMIT) {
+                if purpose != Purpose::Hold {
+                    self.busy.insert(write.key.clone());
+                }
+                items.push((write.key.clone(), purpose));
+                list.push(write);
+            }
+            self.batches.insert(batch, Batch { started: now, items });
+            self.actions.push(Action::Apply { batch, writes: list });
+        }
+    }
+
+    fn applied(&mut self, now: Instant, batch: BatchId, results: Vec<Result<Outcome, Arc<StoreError>>>) {
+        let Some(Batch { started, items }) = self.batches.remove(&batch) else { return };
+        let mut warned = false;
+        let mut answered = false;
+        let mut results = results.into_iter();
+        for (key, purpose) in items {
+            let missing = || Err(Arc::new(StoreError::unavailable("the store gave too few results")));
+            let result = results.next().unwrap_or_else(missing);
+            if let Err(error) = &result
+                && !warned
+            {
+                warned = true;
+                self.warn(LeaseWarning::Write { key: key.clone(), source: Arc::clone(error) });
+            }
+            if let Ok(Outcome::Applied(row) | Outcome::Refused { current: Some(row) }) = &result {
+                self.observe(row.clone(), now, Some(now));
+            }
+            answered |= result.is_ok();
+            match purpose {
+                Purpose::Hold => self.held_write_ended(now, &key, started, result),
+                Purpose::Take { token } => self.take_ended(now, &key, token, started, result),
+                Purpose::Child { of } => {
+                    self.busy.remove(&key);
+                    self.child_made(now, &of, &key, result);
+                }
+                Purpose::Request | Purpose::GiveBack | Purpose::Close => {
+                    self.busy.remove(&key);
+                }
+            }
+        }
+        if self.phase == Phase::Stopping && answered {
+            // A request that came too late to be taken back was answered meanwhile.
+            self.give_back(now);
+        }
+    }
+
+    fn take_ended(
+        &mut self,
+        now: Instant,
+        key: &LeaseKey,
+        token: TenureToken,
+        started: Instant,
+        result: Result<Outcome, Arc<StoreError>>,
+    ) {
+        self.busy.remove(key);
+        match result {
+            Ok(Outcome::Applied(row)) => self.begin_tenure(now, row, token, started),
+            Ok(_) => tracing::debug!(%key, "another worker was faster"),
+            Err(error) if error.is_retryable() => {
+                let doubt = Doubt { token, started, read_at: Some(now), failures: 0 };
+                self.doubts.insert(key.clone(), doubt);
+            }
+            Err(_) => {}
+        }
+    }
+
+    fn begin_tenure(&mut self, now: Instant, row: Lease, token: TenureToken, started: Instant) {
+        self.doubts.remove(&row.key);
+        if now >= started + self.config.belief() {
+            // Too late to begin; the row expires and is taken anew.
+            return;
+        }
+        tracing::debug!(key = %row.key, epoch = row.epoch, checkpoint = %row.checkpoint, "lease taken");
+        let key = row.key.clone();
+        let mut held = Held::new(row.clone(), token, started);
+        if self.phase == Phase::Stopping {
+            held.close_silently();
+        } else {
+            self.actions.push(Action::Acquired { lease: Box::new(row), token });
+        }
+        self.held.insert(key, held);
+    }
+
+    fn read(&mut self, now: Instant, keys: &[LeaseKey], rows: Result<Vec<Option<Lease>>, Arc<StoreError>>) {
+        match rows {
+            // Whatever is found is recognised by `observe`.
+            Ok(rows) => rows.into_iter().flatten().for_each(|row| self.observe(row, now, None)),
+            Err(error) => {
+                tracing::debug!(error = %error, "a lease cannot be read back");
+                for key in keys {
+                    let Some(doubt) = self.doubts.get_mut(key) else { continue };
+                    doubt.failures += 1;
+                    let delay =
+                        retry_delay(&mut self.random, &self.config, doubt.failures, error.retry_after());
+                    doubt.read_at = Some(now + delay);
+                }
+            }
+        }
+    }
+
+    fn warn(&mut self, warning: LeaseWarning) {
+        self.actions.push(Action::Warn(warning));
+    }
+}
+
+/// The delay before the next try after `failures` failures in a row, at least what the store asks for.
+fn retry_delay(
+    random: &mut fastrand::Rng,
+    config: &LeaseConfig,
+    failures: u32,
+    asked: Option<Duration>,
+) -> Duration {
+    let longest = config.heartbeat_interval / RETRIES_PER_HEARTBEAT;
+    let factor = 1_u32 << failures.saturating_sub(1).min(16);
+    let ceiling = FIRST_RETRY.saturating_mul(factor).min(longest);
+    ceiling.mul_f64(0.5 + random.f64() / 2.0).max(asked.unwrap_or_default())
+}

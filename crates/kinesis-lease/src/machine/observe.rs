@@ -1,0 +1,161 @@
+//! What we know of all rows, and since when they have looked like that on our own clock.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Instant;
+
+use kinesis_core::WorkerId;
+use kinesis_core::lease::{Lease, LeaseKey, StoreError, TenureToken};
+
+use super::{Look, Machine, Phase, Purpose};
+use crate::{LeaseWarning, ops};
+
+/// A row and how long it has looked like that.
+#[derive(Debug)]
+pub(super) struct Seen {
+    pub(super) row: Lease,
+    /// Since when its counter stands still.
+    pub(super) since: Instant,
+    /// Whether the last look found it free to take.
+    pub(super) was_free: bool,
+    /// Since when the same workers have been handing it over.
+    pub(super) hand_over_since: Option<Instant>,
+    /// When a write of ours told us; an older look knows less.
+    told_at: Option<Instant>,
+}
+
+/// What changes with every sign of life.
+fn pulse(row: &Lease) -> (u64, u64, Option<TenureToken>) {
+    (row.counter, row.epoch, row.token)
+}
+
+fn owners(row: &Lease) -> (Option<&WorkerId>, Option<&WorkerId>) {
+    (row.owner.as_ref(), row.checkpoint_owner.as_ref())
+}
+
+impl Seen {
+    fn new(row: Lease, now: Instant, told_at: Option<Instant>) -> Self {
+        let hand_over_since = row.checkpoint_owner.is_some().then_some(now);
+        Self { row, since: now, was_free: false, hand_over_since, told_at }
+    }
+
+    fn update(&mut self, row: Lease, now: Instant, told_at: Option<Instant>) {
+        if pulse(&self.row) != pulse(&row) {
+            self.since = now;
+            self.was_free = false;
+        }
+        if row.checkpoint_owner.is_none() {
+            self.hand_over_since = None;
+        } else if self.hand_over_since.is_none() || owners(&self.row) != owners(&row) {
+            self.hand_over_since = Some(now);
+        }
+        self.row = row;
+        self.told_at = told_at.or(self.told_at);
+    }
+}
+
+impl Machine {
+    /// Keeps a row; recognises a taking of ours whose outcome was unknown.
+    pub(super) fn observe(&mut self, row: Lease, now: Instant, told_at: Option<Instant>) {
+        if let Some(doubt) = self.doubts.get(&row.key)
+            && row.token == Some(doubt.token)
+            && row.owner.as_ref() == Some(&self.me)
+        {
+            let (token, started) = (doubt.token, doubt.started);
+            self.begin_tenure(now, row.clone(), token, started);
+        }
+        match self.seen.get_mut(&row.key) {
+            Some(seen) => seen.update(row, now, told_at),
+            None => {
+                self.seen.insert(row.key.clone(), Seen::new(row, now, told_at));
+            }
+        }
+    }
+
+    pub(super) fn looked(&mut self, now: Instant, look: Result<Look, Arc<StoreError>>) {
+        self.looking = false;
+        let look = match look {
+            Ok(look) => look,
+            Err(error) => {
+                self.warn(LeaseWarning::Look(Arc::clone(&error)));
+                let delay = self.look_backoff.next_delay().max(error.retry_after().unwrap_or_default());
+                self.next_look = Some(now + delay);
+                self.look_again = false;
+                return;
+            }
+        };
+        self.look_backoff.reset();
+        // Workers that started together should not go on looking at the same moments.
+        let jitter = 0.9 + self.random.f64() * 0.2;
+        let next = look.started + self.config.look_interval.mul_f64(jitter);
+        self.next_look = (!std::mem::take(&mut self.look_again)).then_some(next);
+        self.keep_unreadable(look.unreadable);
+        let found: BTreeSet<&LeaseKey> = look.rows.iter().map(|row| &row.key).collect();
+        let is_older = |seen: &Seen| seen.told_at.is_some_and(|told| told >= look.started);
+        self.seen.retain(|key, seen| found.contains(key) || is_older(seen));
+        for row in look.rows {
+            if !self.seen.get(&row.key).is_some_and(is_older) {
+                self.look_at_held(now, &row);
+                self.observe(row, now, None);
+            }
+        }
+        self.doubts.retain(|_, doubt| now < doubt.started + self.config.expiry);
+        match self.phase {
+            Phase::Running => self.balance(now),
+            Phase::NotTaking => {}
+            Phase::Stopping => self.give_back(now),
+        }
+    }
+
+    /// A look can tell earlier than the next renewal that a lease is asked for or taken.
+    fn look_at_held(&mut self, now: Instant, row: &Lease) {
+        let Some(held) = self.held.get_mut(&row.key) else { return };
+        if row.token == Some(held.token) {
+            held.row.owner.clone_from(&row.owner);
+            held.row.checkpoint_owner.clone_from(&row.checkpoint_owner);
+            self.notice_hand_over(now, &row.key);
+        } else if row.epoch > held.row.epoch && !held.in_flight() {
+            // Reads may be old, but epochs never go back.
+            self.refused(now, &row.key, Some(row.clone()));
+        }
+    }
+
+    fn keep_unreadable(&mut self, errors: Vec<Arc<StoreError>>) {
+        let mut unreadable = BTreeSet::new();
+        for error in errors {
+            if let StoreError::Corrupt { key, .. } = &*error {
+                unreadable.insert((**key).clone());
+                if self.unreadable.contains(key) {
+                    continue;
+                }
+            }
+            self.warn(LeaseWarning::Unreadable(error));
+        }
+        self.unreadable = unreadable;
+    }
+
+    /// Whether a shard has a parent that is not finished. Rows decide: a parent without a row does not count.
+    pub(super) fn is_blocked(&self, row: &Lease) -> bool {
+        row.parents.iter().any(|parent| {
+            let key = row.key.sibling(parent.clone());
+            self.unreadable.contains(&key) || self.seen.get(&key).is_some_and(|seen| !seen.row.is_finished())
+        })
+    }
+
+    /// Takes back what we asked other workers for, and gives back what they handed over.
+    pub(super) fn give_back(&mut self, now: Instant) {
+        let mut writes = Vec::new();
+        for (key, seen) in &self.seen {
+            let ours = seen.row.owner.as_ref() == Some(&self.me);
+            if !ours || self.held.contains_key(key) || self.busy.contains(key) {
+                continue;
+            }
+            if seen.row.checkpoint_owner.is_some() {
+                writes.push((ops::withdraw(&seen.row), Purpose::GiveBack));
+            } else if seen.row.token.is_none() {
+                writes.push((ops::decline(&seen.row), Purpose::GiveBack));
+            }
+        }
+        self.issue(now, writes);
+    }
+}

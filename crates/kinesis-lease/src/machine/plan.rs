@@ -1,0 +1,127 @@
+//! What is due: looks, renewals, checkpoints, ends of tenures, reads of doubtful rows.
+
+use std::time::{Duration, Instant};
+
+use kinesis_core::lease::LeaseKey;
+
+use super::held::{Closing, EndStage};
+use super::{Action, Machine, Purpose, UNHURRIED_BATCHES};
+use crate::{LossReason, ops};
+
+impl Machine {
+    /// Says what to do now.
+    pub(crate) fn plan(&mut self, now: Instant) -> Vec<Action> {
+        self.end_what_is_over(now);
+        self.write_held(now);
+        self.read_doubts(now);
+        if !self.looking && self.next_look.is_none_or(|at| at <= now) {
+            self.looking = true;
+            self.next_look = None;
+            self.actions.push(Action::Look);
+        }
+        std::mem::take(&mut self.actions)
+    }
+
+    /// When to plan again, unless something happens before.
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        let look = self.next_look.filter(|_| !self.looking);
+        let doubts = self.doubts.values().filter_map(|doubt| doubt.read_at);
+        let calm = self.batches.len() < UNHURRIED_BATCHES;
+        let held = self.held.values().flat_map(|held| {
+            let due = held.valid_from + self.config.heartbeat_interval;
+            let write = (!held.in_flight()).then(|| match held.retry_at {
+                Some(retry) if held.can_close() || (calm && held.has_wanted()) => retry,
+                Some(retry) => retry.max(due),
+                None => due,
+            });
+            // The end of a hand-over is of no interest once the tenure is being closed.
+            let hand_over = held.hand_over.filter(|_| held.closing.is_none());
+            [Some(self.believed_until(held)), hand_over, write]
+        });
+        look.into_iter().chain(doubts).chain(held.flatten()).min()
+    }
+
+    /// The next look is made at once, or right after the one under way.
+    pub(super) fn look_soon(&mut self) {
+        // Any time in the past will do, and `None` is that.
+        self.next_look = None;
+        self.look_again = self.looking;
+    }
+
+    fn end_what_is_over(&mut self, now: Instant) {
+        let expired: Vec<LeaseKey> = self
+            .held
+            .iter()
+            .filter(|(_, held)| now >= self.believed_until(held))
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in expired {
+            self.lose(&key, LossReason::Expired);
+        }
+        let overrun: Vec<LeaseKey> = self
+            .held
+            .iter()
+            .filter(|(_, held)| held.closing.is_none() && held.hand_over.is_some_and(|at| now >= at))
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in overrun {
+            self.give_away(&key, LossReason::HandOverOverrun);
+        }
+    }
+
+    /// Ends the tenure for its consumer at once and makes the last write afterwards.
+    pub(super) fn give_away(&mut self, key: &LeaseKey, reason: LossReason) {
+        let Some(mut held) = self.held.remove(key) else { return };
+        self.lost_for_consumer(&mut held, reason);
+        held.close_silently();
+        self.held.insert(key.clone(), held);
+    }
+
+    fn write_held(&mut self, now: Instant) {
+        let calm = self.batches.len() < UNHURRIED_BATCHES;
+        let heartbeat = self.config.heartbeat_interval;
+        let is_due = |held: &super::Held, slack| now + slack >= held.valid_from + heartbeat;
+        let may_write = |held: &super::Held| !held.in_flight() && held.retry_at.is_none_or(|at| at <= now);
+        // Once one lease is due, others that soon will be go with it: one call instead of many.
+        let any_due = self.held.values().any(|held| may_write(held) && is_due(held, Duration::ZERO));
+        let slack = if any_due { heartbeat / 4 } else { Duration::ZERO };
+        let mut writes = Vec::new();
+        for held in self.held.values_mut().filter(|held| may_write(held)) {
+            if let Some(Closing::End { children, stage: stage @ EndStage::Children, .. }) = &mut held.closing
+            {
+                *stage = EndStage::Creating(children.len());
+                let of = held.row.key.clone();
+                writes.extend(
+                    children
+                        .iter()
+                        .map(|child| (ops::create(child.clone()), Purpose::Child { of: of.clone() })),
+                );
+                if children.is_empty() {
+                    *stage = EndStage::Ready;
+                }
+            }
+            if let Some(write) = held.closing_write() {
+                held.sent(true);
+                writes.push((write, Purpose::Hold));
+            } else if is_due(held, slack) || (calm && held.has_wanted()) {
+                let write = held.keeping_write();
+                held.sent(false);
+                writes.push((write, Purpose::Hold));
+            }
+        }
+        self.issue(now, writes);
+    }
+
+    fn read_doubts(&mut self, now: Instant) {
+        let mut keys = Vec::new();
+        for (key, doubt) in &mut self.doubts {
+            if doubt.read_at.is_some_and(|at| at <= now) {
+                doubt.read_at = None;
+                keys.push(key.clone());
+            }
+        }
+        if !keys.is_empty() {
+            self.actions.push(Action::Read(keys));
+        }
+    }
+}

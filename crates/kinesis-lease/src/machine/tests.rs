@@ -1,0 +1,7 @@
+//! Fleets and single machines.
+
+mod bench;
+mod ending;
+mod fleet;
+mod holding;
+mod sharing;

@@ -1,0 +1,167 @@
+//! Parents and children, ends of shards, stops.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use kinesis_core::Checkpoint;
+use kinesis_core::directory::{DirectoryError, ShardInfo};
+use kinesis_core::lease::{Lease, StoreError, TenureToken};
+
+use super::bench::{Bench, Store, fresh, millis, number, owned, worker};
+use crate::machine::sim::key;
+use crate::machine::{Action, Event, Look, Request};
+use crate::{LeaseError, LossReason, ops};
+
+fn child(shard: u32, parents: &[u32]) -> Lease {
+    let mut lease = fresh(shard);
+    lease.parents = parents.iter().map(|parent| key(*parent).shard().clone()).collect();
+    lease
+}
+
+/// S-057, F-19: a child is takeable when each of its parents is finished or has no row, however they came to an end.
+#[test]
+fn children_wait_for_all_their_parents() {
+    let mut bench = Bench::new([owned(0, "other"), owned(1, "other"), child(2, &[0, 1]), child(3, &[8])]);
+    assert_eq!(
+        bench.acquired().iter().map(|(shard, _)| *shard).collect::<Vec<_>>(),
+        [3],
+        "its parent has no row"
+    );
+    for parent in [0, 1] {
+        bench.look();
+        assert_eq!(bench.acquired(), []);
+        let end = ops::end(bench.row(parent), TenureToken::from_random(77), Vec::new());
+        bench.change(&end);
+    }
+    bench.look();
+    assert_eq!(bench.acquired().iter().map(|(shard, _)| *shard).collect::<Vec<_>>(), [2]);
+}
+
+/// S-057: a parent whose row cannot be read is not known to be finished.
+#[test]
+fn children_of_an_unreadable_parent_wait() {
+    let mut bench = Bench::new([]);
+    bench.run(millis(900));
+    let unreadable = vec![Arc::new(StoreError::corrupt(key(0), "garbage"))];
+    let started = bench.now;
+    bench.store = Store::Fails;
+    bench.step(Event::Looked(Ok(Look { started, rows: vec![child(1, &[0]), fresh(2)], unreadable })));
+    bench.rows.insert(key(1), child(1, &[0]));
+    let takes: Vec<u32> = bench.machine.busy.iter().chain(bench.machine.doubts.keys()).map(number).collect();
+    assert_eq!(takes, [2]);
+}
+
+fn info(shard: u32, parents: &[u32]) -> ShardInfo {
+    let parents = parents.iter().map(|parent| key(*parent).shard().clone()).collect();
+    ShardInfo::new(key(shard).shard().clone()).parents(parents)
+}
+
+/// S-056, S-058: the children have leases, from their first record, before the end of their parent is stored.
+#[test]
+fn children_are_made_before_the_end_is_stored() {
+    let mut bench = Bench::new([fresh(0)]);
+    let token = bench.only_token();
+    bench.store = Store::Hangs;
+    let children = vec![info(1, &[0]), info(2, &[0])];
+    bench.step(Event::Request(Request::End { key: key(0), token, children, reply: 4 }));
+    assert_eq!(bench.kept.len(), 1);
+    let (batch, writes) = bench.kept.pop().unwrap();
+    assert_eq!(writes.iter().map(|write| number(&write.key)).collect::<Vec<_>>(), [1, 2]);
+    assert!(!bench.row(0).is_finished());
+    bench.store = Store::Works;
+    bench.apply(batch, &writes);
+    assert_eq!(bench.replies(), [(4, Ok(()))]);
+    let row = bench.row(0);
+    assert_eq!(
+        (row.checkpoint.clone(), row.owner.clone(), row.children.len()),
+        (Checkpoint::ShardEnd, None, 2)
+    );
+    assert_eq!(bench.row(1).checkpoint, Checkpoint::TrimHorizon);
+    bench.look();
+    assert_eq!(bench.acquired().iter().map(|(shard, _)| *shard).collect::<BTreeSet<_>>(), [1, 2].into());
+}
+
+/// S-057, F-19: before the child of a merge gets a lease, its other parent must have one if it still exists.
+#[test]
+fn the_other_parent_of_a_merge_is_discovered_first() {
+    let mut bench = Bench::new([fresh(0)]);
+    let token = bench.only_token();
+    let end = |reply| Request::End { key: key(0), token, children: vec![info(9, &[0, 1])], reply };
+    bench.step(Event::Request(end(4)));
+    assert!(bench.told.iter().any(|action| matches!(action, Action::Discover)));
+    assert!(!bench.rows.contains_key(&key(9)));
+    let stream = key(0).stream().clone();
+    let error = Arc::new(DirectoryError::unavailable(stream, "ListShards", "lost"));
+    bench.step(Event::Discovered(Err(error)));
+    assert_eq!(bench.replies(), [(4, Err("the stream cannot be looked at".into()))]);
+    bench.step(Event::Request(end(5)));
+    bench.rows.insert(key(1), owned(1, "other"));
+    bench.step(Event::Discovered(Ok(BTreeSet::new())));
+    assert_eq!(bench.replies(), [(5, Ok(()))]);
+    assert!(bench.row(0).is_finished() && !bench.row(9).is_finished());
+    bench.look();
+    assert_eq!(bench.acquired(), [], "the other parent is not finished");
+}
+
+/// F-21: a shard that is missing in two listings is closed so that its children can be read; once is not enough.
+#[test]
+fn a_shard_that_is_gone_is_closed() {
+    let mut bench = Bench::new([fresh(0), owned(1, "other"), child(2, &[0])]);
+    bench.only_token();
+    let missing = BTreeSet::from([key(0), key(1)]);
+    bench.step(Event::Discovered(Ok(missing.clone())));
+    bench.step(Event::Discovered(Ok(BTreeSet::new())));
+    bench.step(Event::Discovered(Ok(missing.clone())));
+    assert!(!bench.row(0).is_finished());
+    bench.step(Event::Discovered(Ok(missing)));
+    assert!(bench.row(0).is_finished());
+    assert_eq!(bench.losses(), [(0, LossReason::ShardGone)]);
+    let gone =
+        bench.told.iter().any(|action| matches!(action, Action::Warn(crate::LeaseWarning::ShardGone { .. })));
+    assert!(gone, "the loss of data is reported");
+    assert!(!bench.row(1).is_finished(), "its owner finds out by itself");
+    bench.look();
+    assert_eq!(bench.acquired().iter().map(|(shard, _)| *shard).collect::<Vec<_>>(), [2]);
+}
+
+/// S-042: a stop releases what is held, and takes back what was asked for.
+#[test]
+fn a_stop_releases_everything() {
+    let mut bench = Bench::new([owned(0, "rich"), owned(1, "rich"), owned(2, "rich"), fresh(3)]);
+    bench.look();
+    assert!(bench.rows.values().any(|row| row.checkpoint_owner.is_some()), "one is asked for");
+    bench.step(Event::Request(Request::Stop));
+    assert!(bench.machine.is_stopped());
+    assert_eq!(bench.machine.stop_report(), (vec![key(3)], Vec::new()));
+    assert_eq!(bench.row(3).owner, None);
+    assert!(bench.rows.values().all(|row| row.checkpoint_owner.is_none()));
+    let rich = bench.rows.values().filter(|row| row.owner == Some(worker("rich"))).count();
+    assert_eq!(rich, 3);
+    bench.run(millis(20_000));
+    assert_eq!(bench.row(3).owner, None, "nothing is taken after a stop");
+}
+
+#[test]
+fn what_was_handed_over_to_a_stopping_worker_is_given_to_anybody() {
+    let mut bench = Bench::new([owned(0, "rich"), owned(1, "rich")]);
+    let asked = bench.rows.values().find(|row| row.checkpoint_owner.is_some()).unwrap().key.clone();
+    let released = ops::release(&bench.rows[&asked], TenureToken::from_random(77), None, None);
+    bench.change(&released);
+    bench.step(Event::Request(Request::Stop));
+    assert_eq!(bench.rows[&asked].owner, None);
+}
+
+/// A store that refuses for good is told to the caller at once, and the lease is kept while it lasts.
+#[test]
+fn a_failure_that_does_not_pass_is_told_at_once() {
+    let mut bench = Bench::new([fresh(0)]);
+    let token = bench.only_token();
+    bench.store = Store::Hangs;
+    bench.checkpoint(token, 5, 1);
+    let (batch, writes) = bench.kept.pop().unwrap();
+    let error = Arc::new(StoreError::misconfigured("no permission", None));
+    let results = writes.iter().map(|_| Err(Arc::clone(&error))).collect();
+    bench.step(Event::Applied { batch, results });
+    assert_eq!(bench.replies(), [(1, Err(LeaseError::Store(error).to_string()))]);
+    assert_eq!(bench.losses(), []);
+}

@@ -1,0 +1,283 @@
+//! A directory and stores that tests can look into.
+#![allow(dead_code, clippy::unwrap_used, reason = "helpers of tests; each test binary uses a part of them")]
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use kinesis_core::directory::{DirectoryError, ShardDirectory, ShardInfo, ShardPage, StreamDescription};
+use kinesis_core::{ApplicationName, Checkpoint, Position, ShardId, StreamRef, Timestamp, WorkerId};
+use kinesis_lease::{
+    Coordinator, CoordinatorBuilder, HeartbeatMode, Lease, LeaseEvent, LeaseEvents, LeaseKey, LeaseStore,
+    LeaseStoreSource, LeaseWrite, MemoryStore, Outcome, ScanPage, ScanRequest, StoreError, Tenure,
+};
+
+pub(crate) fn stream() -> StreamRef {
+    StreamRef::new("orders").unwrap()
+}
+
+pub(crate) fn application() -> ApplicationName {
+    ApplicationName::new("billing").unwrap()
+}
+
+pub(crate) fn worker(name: &str) -> WorkerId {
+    WorkerId::new(name).unwrap()
+}
+
+pub(crate) fn shard(number: u32) -> ShardId {
+    ShardId::new(format!("shardId-{number:012}")).unwrap()
+}
+
+pub(crate) fn key(number: u32) -> LeaseKey {
+    LeaseKey::new(application(), stream(), shard(number))
+}
+
+pub(crate) fn at(sequence: u128) -> Checkpoint {
+    Checkpoint::At(Position::new(sequence.into(), 0))
+}
+
+pub(crate) fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+pub(crate) fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// What happened at the seams, in order, by test-chosen names.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Log(Arc<Mutex<Vec<String>>>);
+
+impl Log {
+    pub(crate) fn push(&self, entry: impl Into<String>) {
+        self.0.lock().unwrap().push(entry.into());
+    }
+
+    pub(crate) fn entries(&self) -> Vec<String> {
+        self.0.lock().unwrap().clone()
+    }
+
+    pub(crate) fn count(&self, entry: &str) -> usize {
+        self.entries().iter().filter(|found| *found == entry).count()
+    }
+}
+
+/// A stream whose shards a test changes; two shards a page.
+#[derive(Debug, Default)]
+pub(crate) struct FakeDirectory {
+    pub(crate) shards: Mutex<Vec<ShardInfo>>,
+    pub(crate) failures: Mutex<VecDeque<DirectoryError>>,
+    pub(crate) log: Log,
+    pub(crate) readable: Mutex<bool>,
+    pub(crate) time: Mutex<i64>,
+}
+
+impl FakeDirectory {
+    pub(crate) fn new(shards: Vec<ShardInfo>) -> Arc<Self> {
+        Self::logging(shards, Log::default())
+    }
+
+    pub(crate) fn logging(shards: Vec<ShardInfo>, log: Log) -> Arc<Self> {
+        Arc::new(Self {
+            shards: Mutex::new(shards),
+            log,
+            readable: Mutex::new(true),
+            time: Mutex::new(1_000_000),
+            ..Self::default()
+        })
+    }
+
+    pub(crate) fn open(count: u32) -> Arc<Self> {
+        Self::new((0..count).map(|number| ShardInfo::new(shard(number))).collect())
+    }
+
+    pub(crate) fn set(&self, shards: Vec<ShardInfo>) {
+        *self.shards.lock().unwrap() = shards;
+    }
+
+    pub(crate) fn fail_next(&self, error: DirectoryError) {
+        self.failures.lock().unwrap().push_back(error);
+    }
+
+    fn called(&self, action: &str) -> Result<(), DirectoryError> {
+        self.log.push(action);
+        match self.failures.lock().unwrap().pop_front() {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+}
+
+#[async_trait]
+impl ShardDirectory for FakeDirectory {
+    async fn list_shards(&self, _: &StreamRef, page: Option<&str>) -> Result<ShardPage, DirectoryError> {
+        self.called("ListShards")?;
+        let first: usize = page.map_or(0, |page| page.parse().unwrap());
+        let shards = self.shards.lock().unwrap();
+        let found: Vec<ShardInfo> = shards.iter().skip(first).take(2).cloned().collect();
+        let next = (first + 2 < shards.len()).then(|| (first + 2).to_string());
+        Ok(ShardPage::new(found, next))
+    }
+
+    async fn describe_stream(&self, _: &StreamRef) -> Result<StreamDescription, DirectoryError> {
+        self.called("DescribeStreamSummary")?;
+        let mut description = StreamDescription::new(1);
+        description.readable = *self.readable.lock().unwrap();
+        Ok(description)
+    }
+
+    async fn server_time(&self, _: &StreamRef) -> Result<Timestamp, DirectoryError> {
+        self.called("ServerTime")?;
+        Ok(Timestamp::from_millis(*self.time.lock().unwrap()))
+    }
+}
+
+/// What a call of a faulty store does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// Works, but the reply is lost.
+    ReplyLost,
+    /// Nothing happens, and the store says that it is not available.
+    Unavailable,
+    /// Nothing happens, and the store asks for fewer calls.
+    Throttled,
+    /// Never returns.
+    Hang,
+    /// Works, but the reply comes late.
+    Slow(Duration),
+    /// Refuses for good.
+    Misconfigured,
+}
+
+type Chooser = dyn FnMut(&LeaseWrite) -> Option<Fault> + Send;
+
+/// Memory with a log and faults.
+#[derive(Clone, Default)]
+pub(crate) struct FaultyStore {
+    pub(crate) memory: MemoryStore,
+    pub(crate) log: Log,
+    pub(crate) scan_fault: Arc<Mutex<Option<Fault>>>,
+    pub(crate) get_fault: Arc<Mutex<Option<Fault>>>,
+    pub(crate) apply_fault: Arc<Mutex<Option<Box<Chooser>>>>,
+}
+
+impl std::fmt::Debug for FaultyStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("FaultyStore")
+    }
+}
+
+impl FaultyStore {
+    pub(crate) fn on_apply(&self, choose: impl FnMut(&LeaseWrite) -> Option<Fault> + Send + 'static) {
+        *self.apply_fault.lock().unwrap() = Some(Box::new(choose));
+    }
+
+    pub(crate) fn heal(&self) {
+        *self.apply_fault.lock().unwrap() = None;
+        *self.scan_fault.lock().unwrap() = None;
+        *self.get_fault.lock().unwrap() = None;
+    }
+
+    pub(crate) fn break_all(&self, fault: Fault) {
+        self.on_apply(move |_| Some(fault));
+        *self.scan_fault.lock().unwrap() = Some(fault);
+        *self.get_fault.lock().unwrap() = Some(fault);
+    }
+
+    pub(crate) fn row(&self, number: u32) -> Lease {
+        self.memory.snapshot().into_iter().find(|row| row.key == key(number)).expect("a row")
+    }
+}
+
+async fn fail<T>(fault: Fault, work: impl Future<Output = T> + Send) -> Result<T, StoreError> {
+    match fault {
+        Fault::ReplyLost => {
+            work.await;
+            Err(StoreError::unavailable("connection reset"))
+        }
+        Fault::Unavailable => Err(StoreError::unavailable("connection refused")),
+        Fault::Throttled => Err(StoreError::throttled(None, "slow down")),
+        Fault::Misconfigured => Err(StoreError::misconfigured("no such table", None)),
+        Fault::Hang => std::future::pending().await,
+        Fault::Slow(delay) => {
+            let result = work.await;
+            tokio::time::sleep(delay).await;
+            Ok(result)
+        }
+    }
+}
+
+#[async_trait]
+impl LeaseStore for FaultyStore {
+    async fn setup(&self) -> Result<(), StoreError> {
+        self.log.push("setup");
+        self.memory.setup().await
+    }
+
+    async fn get(&self, keys: &[LeaseKey]) -> Result<Vec<Option<Lease>>, StoreError> {
+        self.log.push("get");
+        let fault = *self.get_fault.lock().unwrap();
+        match fault {
+            Some(fault) => fail(fault, self.memory.get(keys)).await?,
+            None => self.memory.get(keys).await,
+        }
+    }
+
+    async fn scan(&self, request: &ScanRequest) -> Result<ScanPage, StoreError> {
+        self.log.push("scan");
+        let fault = *self.scan_fault.lock().unwrap();
+        match fault {
+            Some(fault) => fail(fault, self.memory.scan(request)).await?,
+            None => self.memory.scan(request).await,
+        }
+    }
+
+    async fn apply(&self, writes: &[LeaseWrite]) -> Vec<Result<Outcome, StoreError>> {
+        self.log.push(format!("apply {}", writes.len()));
+        let mut results = Vec::new();
+        for write in writes {
+            let fault = self.apply_fault.lock().unwrap().as_mut().and_then(|choose| choose(write));
+            let work = self.memory.apply(std::slice::from_ref(write));
+            results.push(match fault {
+                Some(fault) => fail(fault, work).await.and_then(|mut done| done.remove(0)),
+                None => work.await.remove(0),
+            });
+        }
+        results
+    }
+}
+
+/// An inline coordinator over a store and a directory.
+pub(crate) fn builder(
+    store: impl Into<LeaseStoreSource>,
+    directory: &Arc<FakeDirectory>,
+    name: &str,
+) -> CoordinatorBuilder {
+    Coordinator::builder(store, Arc::clone(directory) as Arc<dyn ShardDirectory>, application(), stream())
+        .worker(worker(name))
+        .heartbeat(HeartbeatMode::Inline)
+        .seed(7)
+}
+
+/// The next tenure, whatever warnings come before.
+pub(crate) async fn acquired(events: &mut LeaseEvents) -> Tenure {
+    loop {
+        match events.next().await.expect("the coordinator lives") {
+            LeaseEvent::Acquired(tenure) => return tenure,
+            LeaseEvent::Warning(_) => {}
+            other => panic!("unexpected {other:?}"),
+        }
+    }
+}
+
+/// Waits until a condition holds, in steps of the look interval's tenth.
+pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    for _ in 0..2_000 {
+        if holds() {
+            return;
+        }
+        tokio::time::sleep(millis(100)).await;
+    }
+    panic!("never happened: {what}");
+}

@@ -1,0 +1,181 @@
+//! Calls that fail, hang, or are cut.
+
+use std::error::Error as _;
+use std::time::Duration;
+
+use crate::support::*;
+use kinesis_core::StartPosition;
+use kinesis_core::source::{OpenShard, ShardReader, SourceError, SourceEvent};
+use kinesis_poll::PollConfig;
+use kinesis_testkit::{Fault, Operation};
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// F-13: a call that is never answered ends with its attempt timeout, and the work goes on; one in ten is hit.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_never_answered_ends_with_its_timeout() {
+    let kinesis = service(1);
+    put(&kinesis, 0..100);
+    kinesis.faults().next(Operation::GetShardIterator, 1, Fault::Hang(HOUR));
+    kinesis.faults().on(Operation::GetRecords).every(10).always().inject(Fault::Hang(HOUR));
+    let config = PollConfig::default().attempt_timeout(2 * SECOND).max_records(2);
+    let mut reader = reader(&kinesis, StartPosition::TrimHorizon, config);
+    let heard = read(&mut reader, 100).await;
+    assert_eq!(heard.payloads, expected(0..100));
+    assert_eq!(kinesis.calls(Operation::GetShardIterator), 2);
+    let spacing = spacing(&kinesis);
+    assert_eq!(spacing.iter().filter(|time| **time != 200 * MS).count(), 5, "{spacing:?}");
+    let late = 2 * SECOND + 150 * MS..=2 * SECOND + 301 * MS;
+    assert!(spacing.iter().all(|time| *time == 200 * MS || late.contains(time)), "{spacing:?}");
+}
+
+/// F-13: without a setting the limit of a call is 30 s.
+#[tokio::test(start_paused = true)]
+async fn the_default_limit_of_a_call_is_thirty_seconds() {
+    let kinesis = service(1);
+    put(&kinesis, 0..1);
+    kinesis.faults().next(Operation::GetRecords, 1, Fault::Hang(HOUR));
+    let mut reader = reader(&kinesis, StartPosition::TrimHorizon, PollConfig::default());
+    read(&mut reader, 1).await;
+    let spacing = spacing(&kinesis);
+    assert!(30 * SECOND <= spacing[0] && spacing[0] <= 30 * SECOND + 301 * MS, "{spacing:?}");
+}
+
+/// S-082, F-13: whatever a read fails with, the same page comes later, once.
+#[tokio::test(start_paused = true)]
+async fn a_failed_read_is_repeated_without_loss_or_repetition() {
+    let faults = [
+        Fault::Throttle,
+        Fault::InternalFailure,
+        Fault::Disconnect,
+        Fault::DropReply,
+        Fault::error("KMSThrottlingException"),
+        Fault::error("LimitExceededException"),
+        Fault::error("SomethingNewException"),
+    ];
+    for fault in faults {
+        let kinesis = service(1);
+        put(&kinesis, 0..6);
+        kinesis.faults().on(Operation::GetRecords).skip(1).times(3).inject(fault.clone());
+        let mut reader = reader(&kinesis, StartPosition::TrimHorizon, PollConfig::default().max_records(3));
+        let heard = read(&mut reader, 6).await;
+        assert_eq!(heard.payloads, expected(0..6), "{fault:?}");
+        assert!(heard.others.is_empty(), "{fault:?}: short trouble is not worth a word: {heard:?}");
+        assert_eq!(
+            kinesis.calls(Operation::GetRecords),
+            5,
+            "the SDK does not repeat calls on its own: {fault:?}"
+        );
+        let spacing = spacing(&kinesis);
+        assert!(spacing[1] <= 301 * MS && spacing[2] <= 601 * MS && spacing[3] <= 1_201 * MS, "{spacing:?}");
+    }
+}
+
+/// S-080: two shards that are throttled together come back apart, and no throttle is an error, however many.
+#[tokio::test(start_paused = true)]
+async fn shards_throttled_together_come_back_apart() {
+    let kinesis = service(2);
+    kinesis.faults().on(Operation::GetRecords).times(2_000).inject(Fault::Throttle);
+    let source = source(&kinesis, PollConfig::default().max_attempts(Some(2)));
+    let read = |number: usize| {
+        let mut reader = source.reader(OpenShard::new(shard(number), StartPosition::TrimHorizon));
+        async move { read_for(&mut reader, 600 * SECOND).await }
+    };
+    tokio::join!(read(0), read(1));
+    let calls = kinesis.calls_of(Operation::GetRecords);
+    let times = |id: &str| {
+        let of = calls.iter().filter(|call| call.shard.as_deref() == Some(id));
+        of.map(|call| call.elapsed).collect::<Vec<_>>()
+    };
+    let (one, other) = (times(SHARD), times("shardId-000000000001"));
+    assert!(one.len() > 120 && other.len() > 120, "{} and {}", one.len(), other.len());
+    assert_eq!(one[0], other[0]);
+    let together = one[1..].iter().filter(|at| other.contains(at)).count();
+    assert!(together < 5, "{together} times together");
+}
+
+/// S-081: a bounded run ends with the shard, the call and the number of attempts.
+#[tokio::test(start_paused = true)]
+async fn a_bounded_run_ends_with_the_eighth_failure() {
+    let config = PollConfig::default().max_attempts(Some(8));
+    let kinesis = service(1);
+    put(&kinesis, 0..1);
+    kinesis.faults().next(Operation::GetRecords, 7, Fault::InternalFailure);
+    assert_eq!(
+        read(&mut reader(&kinesis, StartPosition::TrimHorizon, config.clone()), 1).await.payloads,
+        expected(0..1)
+    );
+
+    kinesis.faults().on(Operation::GetRecords).always().inject(Fault::InternalFailure);
+    let error = read_to_error(&mut reader(&kinesis, StartPosition::TrimHorizon, config)).await;
+    assert!(matches!(error, SourceError::Exhausted { attempts: 8, action: "GetRecords", .. }), "{error}");
+    assert_eq!(error.shard(), &shard(0));
+    assert!(error.source().unwrap().to_string().contains("InternalFailure"));
+}
+
+/// A missing permission is said at once, with the name of the permission, for either call.
+#[tokio::test(start_paused = true)]
+async fn a_missing_permission_is_said_at_once() {
+    for operation in [Operation::GetShardIterator, Operation::GetRecords] {
+        let kinesis = service(1);
+        kinesis.faults().on(operation).always().inject(Fault::AccessDenied);
+        let mut reader = reader(&kinesis, StartPosition::TrimHorizon, PollConfig::default());
+        let error = reader.next().await.unwrap_err();
+        assert!(matches!(error, SourceError::AccessDenied { .. }), "{error}");
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "{operation} on orders/{SHARD}: access denied; the policy must allow kinesis:{operation} on the stream"
+            )
+        );
+        assert_eq!(kinesis.calls(operation), 1);
+    }
+}
+
+/// Credentials that fail for a moment do not end a reader that worked.
+#[tokio::test(start_paused = true)]
+async fn a_passing_denial_does_not_end_a_reader_that_worked() {
+    let kinesis = service(1);
+    put(&kinesis, 0..2);
+    let mut reader = reader(&kinesis, StartPosition::TrimHorizon, PollConfig::default().max_records(1));
+    read(&mut reader, 1).await;
+    kinesis.faults().next(Operation::GetRecords, 4, Fault::error("ExpiredTokenException"));
+    assert_eq!(read(&mut reader, 1).await.payloads, expected(1..2));
+    kinesis.faults().on(Operation::GetRecords).always().inject(Fault::AccessDenied);
+    let error = read_to_error(&mut reader).await;
+    assert!(matches!(error, SourceError::AccessDenied { .. }) && error.is_retryable(), "{error}");
+}
+
+/// S-084: a stream or shard that does not exist, or not any more, is said at once.
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_is_gone_is_said_at_once() {
+    let kinesis = service(1);
+    let source = source(&kinesis, PollConfig::default());
+    let error = source.reader(OpenShard::new(shard(9), StartPosition::TrimHorizon)).next().await.unwrap_err();
+    assert!(matches!(error, SourceError::NotFound { action: "GetShardIterator", .. }), "{error}");
+
+    let mut reader = source.reader(OpenShard::new(shard(0), StartPosition::TrimHorizon));
+    read_for(&mut reader, 3 * SECOND).await;
+    kinesis.delete_stream(STREAM).unwrap();
+    let error = read_to_error(&mut reader).await;
+    assert!(matches!(error, SourceError::NotFound { action: "GetRecords", .. }), "{error}");
+    assert_eq!(
+        error.to_string(),
+        format!("GetRecords on orders/{SHARD}: the stream or shard does not exist")
+    );
+}
+
+/// An unreachable service is said once as degraded, with the cause, and its return too.
+#[tokio::test(start_paused = true)]
+async fn an_unreachable_service_is_said_once() {
+    let kinesis = service(1);
+    put(&kinesis, 0..1);
+    kinesis.faults().on(Operation::GetShardIterator).always().inject(Fault::Disconnect);
+    let mut reader = reader(&kinesis, StartPosition::TrimHorizon, PollConfig::default());
+    let heard = read_for(&mut reader, 60 * SECOND).await;
+    let [SourceEvent::Degraded { reason }] = &heard.others[..] else { panic!("{heard:?}") };
+    assert!(reason.starts_with("GetShardIterator: "), "{reason}");
+    kinesis.faults().clear();
+    assert!(matches!(reader.next().await.unwrap(), SourceEvent::Recovered));
+    assert_eq!(read(&mut reader, 1).await.payloads, expected(0..1));
+}

@@ -1,0 +1,9 @@
+//! The source against the embedded service, in virtual time. One binary: each would link the SDK anew.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests too")]
+
+mod failures;
+mod iterators;
+mod pacing;
+mod positions;
+mod reader;
+mod support;

@@ -1,0 +1,112 @@
+//! A service with one stream, and ways to read it.
+
+use std::time::Duration;
+
+use kinesis_core::source::{OpenShard, ShardReader, SourceError, SourceEvent};
+use kinesis_core::{ShardRef, StartPosition};
+use kinesis_poll::{PollConfig, PollReader, PollSource};
+use kinesis_testkit::{Call, Operation, Outcome, TestKinesis};
+
+pub(crate) const STREAM: &str = "orders";
+pub(crate) const SHARD: &str = "shardId-000000000000";
+pub(crate) const MS: Duration = Duration::from_millis(1);
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
+
+/// A service with the stream `orders`.
+pub(crate) fn service(shards: usize) -> TestKinesis {
+    let kinesis = TestKinesis::new();
+    kinesis.create_stream(STREAM, shards).unwrap();
+    kinesis
+}
+
+pub(crate) fn shard(number: usize) -> ShardRef {
+    ShardRef::new(STREAM.parse().unwrap(), format!("shardId-{number:012}").parse().unwrap())
+}
+
+pub(crate) fn source(kinesis: &TestKinesis, config: PollConfig) -> PollSource {
+    PollSource::new(kinesis.client(), config).unwrap().seed(1)
+}
+
+/// A reader of the first shard.
+pub(crate) fn reader(kinesis: &TestKinesis, start: StartPosition, config: PollConfig) -> PollReader {
+    source(kinesis, config).reader(OpenShard::new(shard(0), start))
+}
+
+/// Puts records whose payloads are the numbers of the range; returns their sequence numbers.
+pub(crate) fn put(kinesis: &TestKinesis, numbers: std::ops::Range<u32>) -> Vec<String> {
+    numbers.map(|n| kinesis.put(STREAM, "key", n.to_string()).unwrap().sequence_number).collect()
+}
+
+pub(crate) fn expected(numbers: std::ops::Range<u32>) -> Vec<String> {
+    numbers.map(|n| n.to_string()).collect()
+}
+
+/// What a reader said.
+#[derive(Debug, Default)]
+pub(crate) struct Heard {
+    /// The payloads of all records.
+    pub(crate) payloads: Vec<String>,
+    /// The sequence numbers of all records.
+    pub(crate) numbers: Vec<String>,
+    /// The other events except `Progress`.
+    pub(crate) others: Vec<SourceEvent>,
+}
+
+impl Heard {
+    pub(crate) fn take(&mut self, event: SourceEvent) {
+        match event {
+            SourceEvent::Records(batch) => {
+                for record in batch.records {
+                    self.payloads.push(String::from_utf8(record.data.to_vec()).unwrap());
+                    self.numbers.push(record.sequence.to_string());
+                }
+            }
+            SourceEvent::Progress { .. } => {}
+            other => self.others.push(other),
+        }
+    }
+}
+
+/// Reads until there are `count` records.
+pub(crate) async fn read(reader: &mut PollReader, count: usize) -> Heard {
+    let mut heard = Heard::default();
+    while heard.payloads.len() < count {
+        heard.take(reader.next().await.unwrap());
+    }
+    heard
+}
+
+/// Reads for this long.
+pub(crate) async fn read_for(reader: &mut PollReader, time: Duration) -> Heard {
+    let mut heard = Heard::default();
+    let reading = async {
+        loop {
+            heard.take(reader.next().await.unwrap());
+        }
+    };
+    let _: Result<(), _> = tokio::time::timeout(time, reading).await;
+    heard
+}
+
+/// Reads until the reader ends with an error.
+pub(crate) async fn read_to_error(reader: &mut PollReader) -> SourceError {
+    loop {
+        if let Err(error) = reader.next().await {
+            return error;
+        }
+    }
+}
+
+/// When the calls of an operation came in.
+pub(crate) fn times(kinesis: &TestKinesis, operation: Operation) -> Vec<Duration> {
+    kinesis.calls_of(operation).iter().map(|call| call.elapsed).collect()
+}
+
+/// The times between the GetRecords of the log.
+pub(crate) fn spacing(kinesis: &TestKinesis) -> Vec<Duration> {
+    times(kinesis, Operation::GetRecords).windows(2).map(|pair| pair[1] - pair[0]).collect()
+}
+
+pub(crate) fn is_refused(call: &Call) -> bool {
+    matches!(call.outcome, Outcome::Refused { .. })
+}

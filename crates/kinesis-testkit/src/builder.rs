@@ -5,11 +5,15 @@ use std::time::Duration;
 
 use crate::TestKinesis;
 use crate::clock::TestClock;
-use crate::limits::{DEFAULT_SHARD_QUOTA, Rule};
+use crate::limits::{DEFAULT_CONSUMER_QUOTA, DEFAULT_SHARD_QUOTA, EVENT_RECORDS};
+use crate::rule::Rule;
 use crate::state::Settings;
 
 /// How long a stream stays `CREATING`, `DELETING` or `UPDATING` by default.
 pub const DEFAULT_DELAY: Duration = Duration::from_millis(500);
+
+/// How long a subscription is silent by default before it gets an event without records. The service states no number.
+pub const DEFAULT_HEARTBEAT: Duration = Duration::from_secs(5);
 
 /// Builds a [`TestKinesis`]; from [`TestKinesis::builder`].
 #[derive(Debug, Clone)]
@@ -30,13 +34,19 @@ impl Builder {
                 create_delay: DEFAULT_DELAY,
                 delete_delay: DEFAULT_DELAY,
                 reshard_delay: DEFAULT_DELAY,
+                consumer_delay: DEFAULT_DELAY,
                 shard_quota: DEFAULT_SHARD_QUOTA,
+                consumer_quota: DEFAULT_CONSUMER_QUOTA,
+                heartbeat: DEFAULT_HEARTBEAT,
+                event_records: EVENT_RECORDS,
+                shard_list_lag: Duration::ZERO,
             },
             clock: None,
         }
     }
 
-    /// The seed of everything random: the gaps between sequence numbers and the request ids. Default 0.
+    /// The seed of everything random: the gaps between sequence numbers, the order of the records of one call, the
+    /// calls that faults with a probability hit, and the request ids. Default 0.
     pub fn seed(mut self, seed: u64) -> Self {
         self.settings.seed = seed;
         self
@@ -66,6 +76,12 @@ impl Builder {
         self
     }
 
+    /// Switches a rule back on.
+    pub fn with(mut self, rule: Rule) -> Self {
+        self.settings.without.remove(&rule);
+        self
+    }
+
     /// Switches the throughput rules off: [`Rule::THROUGHPUT`].
     pub fn without_throughput_limits(mut self) -> Self {
         self.settings.without.extend(Rule::THROUGHPUT);
@@ -84,9 +100,43 @@ impl Builder {
         self
     }
 
-    /// How long a split, a merge or a change of the shard count takes. Default [`DEFAULT_DELAY`].
+    /// How long a split, a merge or a change of the shard count, the mode or the encryption takes. Default [`DEFAULT_DELAY`].
     pub fn reshard_delay(mut self, delay: Duration) -> Self {
         self.settings.reshard_delay = delay;
+        self
+    }
+
+    /// How long a consumer stays `CREATING`. Default [`DEFAULT_DELAY`].
+    pub fn register_consumer_delay(mut self, delay: Duration) -> Self {
+        self.settings.consumer_delay = delay;
+        self
+    }
+
+    /// How long a subscription is silent before it gets an event without records. Default [`DEFAULT_HEARTBEAT`].
+    pub fn heartbeat_interval(mut self, interval: Duration) -> Self {
+        self.settings.heartbeat = interval;
+        self
+    }
+
+    /// Most records of one event of a subscription, at least one. Default
+    /// [`EVENT_RECORDS`](crate::limits::EVENT_RECORDS).
+    pub fn records_per_event(mut self, records: usize) -> Self {
+        self.settings.event_records = records.max(1);
+        self
+    }
+
+    /// How long ListShards and DescribeStream do not show a shard that came from a reshard, although its parent is
+    /// closed and it takes records. Default zero; the service gives no guarantee.
+    pub fn shard_list_lag(mut self, lag: Duration) -> Self {
+        self.settings.shard_list_lag = lag;
+        self
+    }
+
+    /// How many consumers a stream may have. Default
+    /// [`DEFAULT_CONSUMER_QUOTA`](crate::limits::DEFAULT_CONSUMER_QUOTA); accounts with the on-demand advantage have
+    /// [`HIGHEST_CONSUMER_QUOTA`](crate::limits::HIGHEST_CONSUMER_QUOTA).
+    pub fn consumer_quota(mut self, consumers: usize) -> Self {
+        self.settings.consumer_quota = consumers;
         self
     }
 

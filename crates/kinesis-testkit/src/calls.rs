@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, SystemTime};
 
 use crate::model::{Operation, PutEntry, Request, Response};
-use crate::state::{Addressed, decode_iterator};
+use crate::state::{Addressed, StreamArn, consumer_name_in, decode_iterator};
 
 /// Calls that the log keeps; older ones are forgotten, but still counted.
 pub const CALL_LOG_LENGTH: usize = 100_000;
@@ -25,17 +25,19 @@ pub struct Call {
     pub by_arn: bool,
     /// The shard.
     pub shard: Option<String>,
-    /// GetShardIterator: the type, for example `LATEST`.
+    /// The name of the consumer.
+    pub consumer: Option<String>,
+    /// GetShardIterator and SubscribeToShard: the type of the start, for example `LATEST`.
     pub iterator_type: Option<String>,
-    /// GetShardIterator: the starting sequence number.
+    /// GetShardIterator and SubscribeToShard: the starting sequence number.
     pub sequence_number: Option<String>,
-    /// GetShardIterator: the timestamp.
+    /// GetShardIterator and SubscribeToShard: the timestamp.
     pub timestamp: Option<SystemTime>,
-    /// GetRecords, ListShards and ListStreams: the most results that the caller wants.
+    /// GetRecords and the lists: the most results that the caller wants.
     pub limit: Option<i64>,
     /// ListShards: the type of the filter.
     pub shard_filter: Option<String>,
-    /// ListShards and ListStreams: whether the call asks for a following page.
+    /// ListShards, ListStreams and ListStreamConsumers: whether the call asks for a following page.
     pub follows_page: bool,
     /// PutRecord and PutRecords: the number of entries.
     pub entries: usize,
@@ -74,6 +76,7 @@ impl Call {
             stream: None,
             by_arn: false,
             shard: None,
+            consumer: None,
             iterator_type: None,
             sequence_number: None,
             timestamp: None,
@@ -96,7 +99,20 @@ impl Call {
                 self.address(input);
             }
             Request::DeleteStream(input) | Request::DescribeStreamSummary(input) => self.address(input),
+            Request::DescribeLimits(_) => {}
             Request::DescribeStream(input) => self.address(input),
+            Request::DeregisterStreamConsumer(input)
+            | Request::DescribeStreamConsumer(input)
+            | Request::RegisterStreamConsumer(input) => {
+                let arn = input.consumer_arn.as_deref();
+                self.address_by_arn(arn.or(input.stream_arn.as_deref()));
+                self.consumer = input.consumer_name.clone().or_else(|| arn.and_then(name_in_arn));
+            }
+            Request::ListStreamConsumers(input) => {
+                self.address_by_arn(input.stream_arn.as_deref());
+                self.limit = input.max_results;
+                self.follows_page = input.next_token.is_some();
+            }
             Request::GetRecords(input) => {
                 if let Some(iterator) = input.shard_iterator.as_deref().and_then(decode_iterator) {
                     self.shard = Some(iterator.shard_id());
@@ -145,8 +161,32 @@ impl Call {
                 self.address(input);
                 self.shard.clone_from(&input.shard_to_split);
             }
+            Request::StartStreamEncryption(input) | Request::StopStreamEncryption(input) => {
+                self.address(input);
+            }
+            Request::SubscribeToShard(input) => {
+                let arn = input.consumer_arn.as_deref();
+                self.address_by_arn(arn);
+                self.consumer = arn.and_then(name_in_arn);
+                self.shard.clone_from(&input.shard_id);
+                if let Some(start) = &input.starting_position {
+                    self.iterator_type.clone_from(&start.kind);
+                    self.sequence_number.clone_from(&start.sequence_number);
+                    self.timestamp = start.timestamp.map(|timestamp| timestamp.0.into());
+                }
+            }
             Request::UpdateMaxRecordSize(input) => self.address(input),
             Request::UpdateShardCount(input) => self.address(input),
+            Request::UpdateStreamMode(input) => self.address_by_arn(input.stream_arn.as_deref()),
+            Request::UpdateStreamRecordDistributionStrategy(input) => {
+                self.address_by_arn(input.stream_arn.as_deref());
+            }
+        }
+    }
+
+    fn address_by_arn(&mut self, arn: Option<&str>) {
+        if let Some(arn) = arn {
+            self.address(&StreamArn(arn));
         }
     }
 
@@ -155,6 +195,11 @@ impl Call {
         self.stream = address.stream_name().map(str::to_owned);
         self.by_arn = address.arn.is_some();
     }
+}
+
+/// The consumer in a consumer's ARN.
+fn name_in_arn(arn: &str) -> Option<String> {
+    consumer_name_in(arn).map(str::to_owned)
 }
 
 fn entry_size(entry: &PutEntry) -> u64 {

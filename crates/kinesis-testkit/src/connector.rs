@@ -13,7 +13,7 @@ use aws_smithy_types::body::SdkBody;
 use aws_smithy_types::byte_stream::ByteStream;
 
 use crate::service::Service;
-use crate::wire;
+use crate::wire::{self, ReplyBody, WireRequest};
 
 /// Makes connectors to the service, which obey the SDK's read timeout.
 #[derive(Debug, Clone)]
@@ -45,26 +45,60 @@ impl HttpConnector for Connector {
     }
 }
 
-async fn respond(service: &Service, mut request: HttpRequest) -> Result<HttpResponse, ConnectorError> {
+async fn respond(service: &Arc<Service>, mut request: HttpRequest) -> Result<HttpResponse, ConnectorError> {
     let body = request.take_body();
-    let target = request.headers().get("x-amz-target").map(str::to_owned);
-    let content_type = request.headers().get("content-type").map(str::to_owned);
-    let reply = match body.bytes() {
-        Some(bytes) => wire::answer(service, target.as_deref(), content_type.as_deref(), bytes).await,
+    let collected;
+    let bytes = match body.bytes() {
+        Some(bytes) => bytes,
         None => {
             let bytes = ByteStream::new(body).collect().await;
-            let bytes = bytes.map_err(|error| ConnectorError::user(error.into()))?.into_bytes();
-            wire::answer(service, target.as_deref(), content_type.as_deref(), &bytes).await
+            collected = bytes.map_err(|error| ConnectorError::user(error.into()))?.into_bytes();
+            &collected[..]
         }
     };
-    let Some(reply) = reply else {
-        return Err(ConnectorError::io("the connection closed before the reply".into()));
+    let headers = request.headers();
+    let wire_request = WireRequest {
+        method: request.method(),
+        path: path_of(request.uri()),
+        target: headers.get("x-amz-target"),
+        content_type: headers.get("content-type"),
+        body: bytes,
     };
+    let reply = wire::answer(service, wire_request).await;
+    let reply = reply.map_err(|withheld| ConnectorError::io(withheld.into()))?;
     let status =
         StatusCode::try_from(reply.status).map_err(|error| ConnectorError::other(error.into(), None))?;
-    let mut response = HttpResponse::new(status, SdkBody::from(reply.body));
+    let body = match reply.body {
+        ReplyBody::Whole(bytes) => SdkBody::from(bytes),
+        ReplyBody::Stream(stream) => SdkBody::from_body_1_x(stream),
+    };
+    let mut response = HttpResponse::new(status, body);
     for (name, value) in reply.headers {
         response.headers_mut().insert(name, value);
     }
     Ok(response)
+}
+
+/// The path of a URI, without the query.
+fn path_of(uri: &str) -> &str {
+    let rest = uri.split_once("://").map_or(uri, |(_, rest)| rest);
+    let path = rest.find('/').map_or("/", |start| &rest[start..]);
+    path.split('?').next().unwrap_or(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_path_of_a_uri_is_found() {
+        for (uri, path) in [
+            ("http://localhost:1/a/b?c=/d", "/a/b"),
+            ("https://host", "/"),
+            ("/service/x", "/service/x"),
+            ("", "/"),
+        ] {
+            assert_eq!(path_of(uri), path);
+        }
+    }
 }

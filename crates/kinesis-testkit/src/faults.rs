@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::error::ServiceError;
 use crate::model::Operation;
 use crate::service::Service;
+use crate::stream_faults::{StreamFault, StreamPoint};
 
 /// What goes wrong with a call.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,6 +46,20 @@ pub enum Fault {
         /// The entry's error code, for example `InternalFailure`.
         code: String,
     },
+    /// The connection takes no further request after this call: `GOAWAY` over HTTP/2, `connection: close` over
+    /// HTTP/1.1. The call itself is answered. Without effect in process, where there is no connection.
+    RetireConnection,
+    /// The request is refused unread: `RST_STREAM` with `REFUSED_STREAM` over HTTP/2, elsewhere the connection
+    /// closes. The call is not carried out.
+    RefuseStream,
+    /// Something goes wrong in the event stream of a SubscribeToShard call that succeeds. Several of them, through
+    /// [`All`](Self::All), happen each at its own point.
+    InStream {
+        /// Where.
+        at: StreamPoint,
+        /// What.
+        fault: StreamFault,
+    },
     /// The `FailedRecordCount` of a PutRecords reply says this, whatever the list of results says.
     FailedRecordCount(i64),
     /// Several of them at once.
@@ -57,6 +72,11 @@ impl Fault {
         let code = code.into();
         let message = format!("{code} by script.");
         Self::Error { code, status: 400, message }
+    }
+
+    /// Something in the event stream of a SubscribeToShard call.
+    pub fn in_stream(at: StreamPoint, fault: StreamFault) -> Self {
+        Self::InStream { at, fault }
     }
 
     /// Refuses every `every`-th entry of a PutRecords call with `code`.
@@ -79,11 +99,21 @@ impl Faults {
 
     /// Starts a rule for calls of `operation`; it is added by [`FaultRule::inject`].
     pub fn on(&self, operation: Operation) -> FaultRule {
+        self.rule(Some(operation))
+    }
+
+    /// Starts a rule for calls of every operation.
+    pub fn on_any(&self) -> FaultRule {
+        self.rule(None)
+    }
+
+    fn rule(&self, operation: Option<Operation>) -> FaultRule {
         FaultRule {
             service: Arc::clone(&self.0),
             rule: Rule {
                 operation,
                 stream: None,
+                chance: None,
                 shard: None,
                 skip: 0,
                 every: 1,
@@ -137,6 +167,12 @@ impl FaultRule {
         self
     }
 
+    /// Of the calls that it would hit, hits only this part, from 0 to 1, as the service's seed decides.
+    pub fn chance(mut self, part: f64) -> Self {
+        self.rule.chance = Some(part);
+        self
+    }
+
     /// Hits `n` calls, then no more.
     pub fn times(mut self, n: u64) -> Self {
         self.rule.left = Some(n);
@@ -160,19 +196,23 @@ impl FaultRule {
 }
 
 /// The script.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Plan {
     rules: Vec<Rule>,
+    random: fastrand::Rng,
 }
 
 #[derive(Debug)]
 struct Rule {
-    operation: Operation,
+    /// None means every operation.
+    operation: Option<Operation>,
     stream: Option<String>,
     shard: Option<String>,
     /// Fitting calls still to be left alone.
     skip: u64,
     every: u64,
+    /// Of the calls that would be hit, this part is.
+    chance: Option<f64>,
     /// Calls still to be hit; none means without end.
     left: Option<u64>,
     fault: Option<Fault>,
@@ -180,24 +220,28 @@ struct Rule {
 
 impl Rule {
     fn fits(&self, operation: Operation, stream: Option<&str>, shard: Option<&str>) -> bool {
-        self.operation == operation
+        self.operation.is_none_or(|wanted| wanted == operation)
             && self.stream.as_deref().is_none_or(|wanted| stream == Some(wanted))
             && self.shard.as_deref().is_none_or(|wanted| shard == Some(wanted))
     }
 
     /// Counts a fitting call; whether it is hit.
-    fn hits(&mut self) -> bool {
+    fn hits(&mut self, random: &mut fastrand::Rng) -> bool {
         if self.skip > 0 {
             self.skip -= 1;
             return false;
         }
         // `every - 1` calls go by before the next hit.
         self.skip = self.every - 1;
-        true
+        self.chance.is_none_or(|chance| random.f64() < chance)
     }
 }
 
 impl Plan {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { rules: Vec::new(), random: fastrand::Rng::with_seed(seed) }
+    }
+
     /// What happens to a call.
     pub(crate) fn effect(
         &mut self,
@@ -206,7 +250,9 @@ impl Plan {
         shard: Option<&str>,
     ) -> Effect {
         let mut effect = Effect::default();
-        let hit = self.rules.iter_mut().position(|rule| rule.fits(operation, stream, shard) && rule.hits());
+        let random = &mut self.random;
+        let hit =
+            self.rules.iter_mut().position(|rule| rule.fits(operation, stream, shard) && rule.hits(random));
         if let Some(place) = hit {
             let rule = &mut self.rules[place];
             if let Some(fault) = &rule.fault {
@@ -231,6 +277,9 @@ pub(crate) struct Effect {
     pub(crate) refuse: Option<ServiceError>,
     pub(crate) disconnect: bool,
     pub(crate) drop_reply: bool,
+    pub(crate) retire: bool,
+    pub(crate) refuse_stream: bool,
+    pub(crate) stream: Vec<(StreamPoint, StreamFault)>,
     pub(crate) records: RecordFaults,
 }
 
@@ -253,6 +302,9 @@ impl Effect {
             Fault::Hang(time) => self.before = self.before.saturating_add(*time),
             Fault::LateReply(time) => self.after = self.after.saturating_add(*time),
             Fault::DropReply => self.drop_reply = true,
+            Fault::RetireConnection => self.retire = true,
+            Fault::RefuseStream => self.refuse_stream = true,
+            Fault::InStream { at, fault } => self.stream.push((*at, fault.clone())),
             Fault::Disconnect => self.disconnect = true,
             Fault::ExpireIterator => {
                 self.refuse = Some(ServiceError::expired_iterator("Iterator expired by script."));

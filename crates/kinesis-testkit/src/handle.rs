@@ -21,10 +21,10 @@ use crate::connector::InProcess;
 use crate::error::ServiceError;
 use crate::faults::Faults;
 use crate::model::{Blob, Operation, PutEntry};
-use crate::server::Server;
+use crate::server::{ServeOptions, Server};
 use crate::service::Service;
-use crate::state::Settings;
-use crate::view::{Placement, ShardView, StoredRecord};
+use crate::state::{KeyState, Settings};
+use crate::view::{Placement, ShardView, StoredRecord, SubscriptionView};
 
 /// An Amazon Kinesis in this process. Cheap to clone; clones are the same service.
 ///
@@ -54,7 +54,7 @@ impl TestKinesis {
     }
 
     #[cfg(test)]
-    pub(crate) fn service(&self) -> &Service {
+    pub(crate) fn service(&self) -> &Arc<Service> {
         &self.0
     }
 
@@ -91,7 +91,19 @@ impl TestKinesis {
     /// # Errors
     /// When the address cannot be listened on.
     pub async fn serve(&self, addr: impl Into<SocketAddr> + Send) -> io::Result<Server> {
-        Server::start(Arc::clone(&self.0), addr.into()).await
+        self.serve_with(addr, ServeOptions::new()).await
+    }
+
+    /// Serves HTTP/1.1 and HTTP/2 on `addr` as the options say; port 0 takes a free one.
+    ///
+    /// # Errors
+    /// When the address cannot be listened on, or no certificate can be made.
+    pub async fn serve_with(
+        &self,
+        addr: impl Into<SocketAddr> + Send,
+        options: ServeOptions,
+    ) -> io::Result<Server> {
+        Server::start(Arc::clone(&self.0), addr.into(), options).await
     }
 
     /// The service's clock.
@@ -151,6 +163,32 @@ impl TestKinesis {
     /// `ResourceNotFoundException`.
     pub fn delete_stream(&self, name: &str) -> Result<(), ServiceError> {
         self.0.with(|kinesis, now| kinesis.delete_now(now, name))
+    }
+
+    /// Registers a consumer that is active at once, and returns its ARN. Past the quotas of calls per second.
+    ///
+    /// # Errors
+    /// As RegisterStreamConsumer.
+    pub fn register_consumer(&self, stream: &str, name: &str) -> Result<String, ServiceError> {
+        self.0.with(|kinesis, now| kinesis.register_now(now, stream, name))
+    }
+
+    /// The subscriptions to the stream's shards that live, in the order in which they were made. One whose client
+    /// has gone away is not among them.
+    ///
+    /// # Errors
+    /// `ResourceNotFoundException`.
+    pub fn subscriptions(&self, stream: &str) -> Result<Vec<SubscriptionView>, ServiceError> {
+        self.0.with(|kinesis, now| kinesis.subscription_views(now, stream))
+    }
+
+    /// Encrypts the stream, as far as clients can tell, with a key in this state: reads, writes and subscriptions
+    /// fail while it cannot be used.
+    ///
+    /// # Errors
+    /// `ResourceNotFoundException`.
+    pub fn set_key_state(&self, stream: &str, state: KeyState) -> Result<(), ServiceError> {
+        self.0.with(|kinesis, now| kinesis.set_key_state(now, stream, state))
     }
 
     /// Stores a record, past the write quotas.
@@ -231,6 +269,14 @@ impl TestKinesis {
     /// `ResourceNotFoundException`, or `InvalidArgumentException` for a number that is not the stream's.
     pub fn trim(&self, stream: &str, shard: &str, sequence_number: &str) -> Result<usize, ServiceError> {
         self.0.with(|kinesis, now| kinesis.trim_now(now, stream, shard, sequence_number))
+    }
+
+    /// Forgets every record of the stream, as if they had aged out; returns how many.
+    ///
+    /// # Errors
+    /// `ResourceNotFoundException`.
+    pub fn clear_records(&self, stream: &str) -> Result<usize, ServiceError> {
+        self.0.with(|kinesis, now| kinesis.clear_now(now, stream))
     }
 
     /// Every record that the stream holds, in the order of shard and sequence number.

@@ -1,4 +1,4 @@
-//! The service's limits as named constants, and the rules that can be switched off.
+//! The service's limits as named constants.
 //!
 //! Sources: [quotas and limits](https://docs.aws.amazon.com/streams/latest/dev/service-sizes-and-limits.html) and
 //! the [API reference](https://docs.aws.amazon.com/kinesis/latest/APIReference/Welcome.html).
@@ -88,82 +88,40 @@ pub const ON_DEMAND_SHARDS: usize = 4;
 /// <https://docs.aws.amazon.com/streams/latest/dev/service-sizes-and-limits.html>
 pub const DEFAULT_SHARD_QUOTA: usize = 20_000;
 
-/// A rule of the service that a test may switch off, to show that it bites or to get it out of the way.
-///
-/// [`Builder::without`](crate::Builder::without) switches one off.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Rule {
-    /// [`READ_CALLS_PER_SECOND`] GetRecords calls per second and shard.
-    ReadCallRate,
-    /// [`READ_BYTES_PER_SECOND`] read per second and shard.
-    ReadByteRate,
-    /// [`ITERATOR_CALLS_PER_SECOND`] GetShardIterator calls per second and shard.
-    IteratorCallRate,
-    /// [`WRITE_BYTES_PER_SECOND`] written per second and shard.
-    WriteByteRate,
-    /// [`WRITE_RECORDS_PER_SECOND`] written per second and shard.
-    WriteRecordRate,
-    /// [`ITERATOR_LIFE`] of a shard iterator.
-    IteratorLife,
-    /// A timestamp in the future is refused by GetShardIterator.
-    FutureTimestamp,
-    /// Records older than the retention period are gone, and so are closed shards that held nothing younger.
-    Retention,
-}
+/// Most changes of a stream's shard count in 24 hours.
+/// <https://docs.aws.amazon.com/kinesis/latest/APIReference/API_UpdateShardCount.html>
+pub const SHARD_COUNT_CHANGES_PER_DAY: usize = 10;
 
-impl Rule {
-    /// Every rule, in the order of their declaration.
-    pub const ALL: [Self; 8] = [
-        Self::ReadCallRate,
-        Self::ReadByteRate,
-        Self::IteratorCallRate,
-        Self::WriteByteRate,
-        Self::WriteRecordRate,
-        Self::IteratorLife,
-        Self::FutureTimestamp,
-        Self::Retention,
-    ];
+/// Most consumers that may be in `CREATING` at a time.
+/// <https://docs.aws.amazon.com/kinesis/latest/APIReference/API_RegisterStreamConsumer.html>
+pub const CONSUMERS_IN_CREATION: usize = 5;
 
-    /// The throughput rules: what a test of something else, or a demo that loads data fast, may want to be without.
-    pub const THROUGHPUT: [Self; 5] = [
-        Self::ReadCallRate,
-        Self::ReadByteRate,
-        Self::IteratorCallRate,
-        Self::WriteByteRate,
-        Self::WriteRecordRate,
-    ];
+/// Most registered consumers of a stream, unless the builder says otherwise.
+/// <https://docs.aws.amazon.com/kinesis/latest/APIReference/API_RegisterStreamConsumer.html>
+pub const DEFAULT_CONSUMER_QUOTA: usize = 20;
 
-    /// The rule's name as the command line knows it, for example `read-call-rate`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::ReadCallRate => "read-call-rate",
-            Self::ReadByteRate => "read-byte-rate",
-            Self::IteratorCallRate => "iterator-call-rate",
-            Self::WriteByteRate => "write-byte-rate",
-            Self::WriteRecordRate => "write-record-rate",
-            Self::IteratorLife => "iterator-life",
-            Self::FutureTimestamp => "future-timestamp",
-            Self::Retention => "retention",
-        }
-    }
-}
+/// Most registered consumers of a stream in an account with the on-demand advantage.
+/// <https://docs.aws.amazon.com/streams/latest/dev/service-sizes-and-limits.html>
+pub const HIGHEST_CONSUMER_QUOTA: usize = 50;
 
-impl std::fmt::Display for Rule {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name())
-    }
-}
+/// SubscribeToShard calls per second, consumer and shard.
+/// <https://docs.aws.amazon.com/kinesis/latest/APIReference/API_SubscribeToShard.html>
+pub const SUBSCRIBE_CALLS_PER_SECOND: u64 = 1;
 
-/// A name that is no rule's.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no rule has the name `{0}`")]
-pub struct UnknownRule(String);
+/// How long after a successful SubscribeToShard call another one for the same consumer and shard is refused.
+/// <https://docs.aws.amazon.com/kinesis/latest/APIReference/API_SubscribeToShard.html>
+pub const SUBSCRIBE_IN_USE: Duration = Duration::from_secs(5);
 
-impl std::str::FromStr for Rule {
-    type Err = UnknownRule;
+/// How long a subscription lives.
+/// <https://docs.aws.amazon.com/kinesis/latest/APIReference/API_SubscribeToShard.html>
+pub const SUBSCRIPTION_LIFE: Duration = Duration::from_secs(300);
 
-    fn from_str(name: &str) -> Result<Self, UnknownRule> {
-        Self::ALL.into_iter().find(|rule| rule.name() == name).ok_or_else(|| UnknownRule(name.to_owned()))
-    }
-}
+/// Bytes per second, consumer and shard that are pushed.
+/// <https://docs.aws.amazon.com/streams/latest/dev/enhanced-consumers.html>
+pub const PUSH_BYTES_PER_SECOND: u64 = 2 * MIB;
+
+/// Most bytes of data and partition keys in one event, unless a single record is larger. The service states none.
+pub const EVENT_BYTES: u64 = MIB;
+
+/// Most records in one event. The service states none.
+pub const EVENT_RECORDS: usize = 1_000;

@@ -23,7 +23,7 @@ pub struct StoredRecord {
     pub shard_id: String,
     /// The sequence number: 56 decimal digits.
     pub sequence_number: String,
-    /// The partition key.
+    /// The partition key; empty where the stream distributes records by itself and the writer gave none.
     pub partition_key: String,
     /// The hash key that the writer gave, if any.
     pub explicit_hash_key: Option<u128>,
@@ -42,6 +42,22 @@ impl fmt::Debug for StoredRecord {
             .field("data_len", &self.data.len())
             .finish_non_exhaustive()
     }
+}
+
+/// A subscription that lives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SubscriptionView {
+    /// The consumer's name.
+    pub consumer_name: String,
+    /// The shard.
+    pub shard_id: String,
+    /// When it was made, in the service's time.
+    pub since: SystemTime,
+    /// Events sent, those without records included.
+    pub events: u64,
+    /// Records sent.
+    pub records: u64,
 }
 
 /// A shard that the service still lists.

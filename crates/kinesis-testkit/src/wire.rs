@@ -1,26 +1,55 @@
-//! The wire format awsJson 1.1: a target header, JSON bodies, errors with `__type`.
+//! The protocol awsJson 1.1 and its CBOR twin: a target header, a body in the format, errors with `__type`.
+
+use std::sync::Arc;
 
 use aws_smithy_types::DateTime;
-use aws_smithy_types::date_time::Format;
 use bytes::Bytes;
 use serde::Serialize;
 
 use crate::error::ServiceError;
+use crate::format::Format;
+use crate::frames;
 use crate::model::{Operation, Request, Response};
-use crate::service::{Answer, Service};
-
-/// The content type of requests and replies.
-pub(crate) const JSON: &str = "application/x-amz-json-1.1";
+use crate::service::{Answer, Answered, Service};
+use crate::streaming::FrameBody;
+use crate::stubs;
 
 /// The service's version, before the operation in the target header.
 const TARGET_PREFIX: &str = "Kinesis_20131202.";
+
+/// What of an HTTP request decides the answer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct WireRequest<'a> {
+    pub(crate) method: &'a str,
+    pub(crate) path: &'a str,
+    pub(crate) target: Option<&'a str>,
+    pub(crate) content_type: Option<&'a str>,
+    pub(crate) body: &'a [u8],
+}
 
 /// A reply before it becomes one front's response.
 #[derive(Debug)]
 pub(crate) struct WireReply {
     pub(crate) status: u16,
-    pub(crate) headers: [(&'static str, String); 3],
-    pub(crate) body: Bytes,
+    pub(crate) headers: Vec<(&'static str, String)>,
+    pub(crate) body: ReplyBody,
+    /// The connection takes no further requests.
+    pub(crate) retire: bool,
+}
+
+#[derive(Debug)]
+pub(crate) enum ReplyBody {
+    Whole(Bytes),
+    Stream(FrameBody),
+}
+
+/// Why there is no reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Withheld {
+    #[error("the connection closed before the reply")]
+    Disconnected,
+    #[error("the request was refused unread")]
+    RefusedStream,
 }
 
 #[derive(Serialize)]
@@ -30,65 +59,78 @@ struct ErrorBody<'a> {
     message: &'a str,
 }
 
-/// Answers one HTTP request; none means that the connection closes without a reply.
-pub(crate) async fn answer(
-    service: &Service,
-    target: Option<&str>,
-    content_type: Option<&str>,
-    body: &[u8],
-) -> Option<WireReply> {
-    let answer = match decode(target, content_type, body) {
-        Ok(request) => service.call(request).await,
-        Err(error) => Answer::Reply(Err(error)),
-    };
-    match answer {
-        Answer::Reply(result) => Some(encode(service, &result)),
-        Answer::Disconnected => None,
+/// Answers one HTTP request.
+pub(crate) async fn answer(service: &Arc<Service>, request: WireRequest<'_>) -> Result<WireReply, Withheld> {
+    if let Some(reply) = stubs::answer(service, request) {
+        return Ok(reply);
     }
+    let (format, decoded) = decode(request);
+    let Answered { answer, retire } = match decoded {
+        Ok(request) => service.call(request, format).await,
+        Err(error) => Answered { answer: Answer::Reply(Err(error)), retire: false },
+    };
+    let mut reply = match answer {
+        Answer::Reply(result) => encode(service, format, &result),
+        Answer::Stream(stream) => {
+            reply(service, 200, frames::EVENT_STREAM, ReplyBody::Stream(FrameBody::new(*stream)))
+        }
+        Answer::Disconnected => return Err(Withheld::Disconnected),
+        Answer::RefusedStream => return Err(Withheld::RefusedStream),
+    };
+    reply.retire = retire;
+    Ok(reply)
 }
 
-/// Reads a request.
-fn decode(target: Option<&str>, content_type: Option<&str>, body: &[u8]) -> Result<Request, ServiceError> {
-    let operation: Operation = target
+/// Reads a request, and the format of its reply.
+fn decode(request: WireRequest<'_>) -> (Format, Result<Request, ServiceError>) {
+    let format = request.content_type.map_or(Some(Format::Json), Format::of);
+    let operation = request
+        .target
         .and_then(|target| target.strip_prefix(TARGET_PREFIX))
-        .and_then(|name| name.parse().ok())
-        .ok_or_else(ServiceError::unknown_operation)?;
-    if content_type.is_some_and(|kind| kind.split(';').next().unwrap_or_default().trim() != JSON) {
-        return Err(ServiceError::serialization(format!("The content type must be {JSON}.")));
-    }
-    let body = if body.is_empty() { b"{}" } else { body };
-    // The parser's message names the place, never the content.
-    Request::from_json(operation, body).map_err(|error| {
-        ServiceError::serialization(format!(
-            "The body is not the input of {operation}: line {} column {}",
-            error.line(),
-            error.column()
-        ))
-    })
+        .and_then(|name| name.parse::<Operation>().ok())
+        .filter(|_| request.method == "POST");
+    let decoded = match (operation, format) {
+        (None, _) => Err(ServiceError::unknown_operation()),
+        (_, None) => Err(ServiceError::serialization(format!(
+            "The content type must be {}.",
+            Format::Json.content_type()
+        ))),
+        (Some(operation), Some(format)) => format.decode(operation, request.body),
+    };
+    (format.unwrap_or(Format::Json), decoded)
 }
 
 /// Renders a reply.
-pub(crate) fn encode(service: &Service, result: &Result<Response, ServiceError>) -> WireReply {
+pub(crate) fn encode(
+    service: &Service,
+    format: Format,
+    result: &Result<Response, ServiceError>,
+) -> WireReply {
     let (status, body) = match result {
-        Ok(Response::Empty) => (200, Ok(Vec::new())),
-        Ok(response) => (200, serde_json::to_vec(response)),
+        Ok(Response::Empty) => (200, Bytes::new()),
+        Ok(response) => (200, format.encode_response(response)),
         Err(error) => {
             let body = ErrorBody { code: error.code(), message: error.message() };
-            (error.status(), serde_json::to_vec(&body))
+            (error.status(), format.encode(&body))
         }
     };
-    let body = body.expect("replies are plain structures with string keys");
+    reply(service, status, format.content_type(), ReplyBody::Whole(body))
+}
+
+/// A reply with the headers that every one has.
+pub(crate) fn reply(service: &Service, status: u16, content_type: &str, body: ReplyBody) -> WireReply {
     let date = DateTime::from_secs(service.clock.moment().seconds().cast_signed());
-    let date = date.fmt(Format::HttpDate).unwrap_or_default();
+    let date = date.fmt(aws_smithy_types::date_time::Format::HttpDate).unwrap_or_default();
     WireReply {
         status,
-        headers: [
-            ("content-type", JSON.to_owned()),
+        headers: vec![
+            ("content-type", content_type.to_owned()),
             ("x-amzn-requestid", service.request_id()),
             // Clients anchor LATEST on the service's own time.
             ("date", date),
         ],
-        body: body.into(),
+        body,
+        retire: false,
     }
 }
 
@@ -102,7 +144,7 @@ mod tests {
     use crate::clock::TestClock;
 
     /// Members of the inputs, so that random bodies get past the parser.
-    const MEMBERS: [&str; 20] = [
+    const MEMBERS: [&str; 24] = [
         "StreamName",
         "StreamARN",
         "ShardId",
@@ -123,6 +165,10 @@ mod tests {
         "NewStartingHashKey",
         "TargetShardCount",
         "ScalingType",
+        "ConsumerARN",
+        "ConsumerName",
+        "StartingPosition",
+        "StreamModeDetails",
     ];
 
     fn value() -> impl Strategy<Value = Value> {
@@ -144,6 +190,8 @@ mod tests {
                 json!("czEvMS8wL2EvMTg0NDY3NDQwNzM3MDk1NTE2MTU="),
                 json!([{"Data": "AA==", "PartitionKey": "k"}, {"Data": "AA=="}]),
                 json!({"Type": "AT_TIMESTAMP", "Timestamp": -1e300}),
+                json!("arn:aws:kinesis:us-east-1:123456789012:stream/s/consumer/c:0"),
+                json!({"Type": "TRIM_HORIZON", "StreamMode": "ON_DEMAND"}),
                 json!({"Type": "AFTER_SHARD_ID", "ShardId": "shardId-999999999999"}),
             ]),
         ]
@@ -163,14 +211,30 @@ mod tests {
         #[test]
         fn any_body_gets_a_reply_and_never_a_panic(
             calls in prop::collection::vec((prop::sample::select(&Operation::ALL[..]), body()), 1..20),
+            format in prop::sample::select(&[Format::Json, Format::Cbor][..]),
         ) {
             let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime without drivers");
             let kinesis = TestKinesis::builder().clock(TestClock::manual(std::time::UNIX_EPOCH)).build();
             kinesis.create_stream("s", 2).expect("a new stream");
-            for (operation, body) in calls {
+            kinesis.register_consumer("s", "c").expect("a new consumer");
+            for (operation, mut body) in calls {
+                if format == Format::Cbor
+                    && let Ok(value) = serde_json::from_slice::<Value>(&body)
+                {
+                    body.clear();
+                    ciborium::into_writer(&value, &mut body).expect("writing to memory");
+                }
                 let target = format!("{TARGET_PREFIX}{operation}");
+                let content_type = format.content_type();
+                let request = WireRequest {
+                    method: "POST",
+                    path: "/",
+                    target: Some(&target),
+                    content_type: Some(content_type),
+                    body: &body,
+                };
                 let reply = runtime
-                    .block_on(answer(kinesis.service(), Some(&target), Some(JSON), &body))
+                    .block_on(answer(kinesis.service(), request))
                     .expect("no fault is scripted");
                 prop_assert!([200, 400].contains(&reply.status), "{operation}: {}", reply.status);
             }

@@ -141,9 +141,9 @@ async fn other_methods_and_formats_are_refused() {
     let (reply, text) = send(server.addr(), get).await;
     assert_eq!(reply.status(), 400);
     assert!(text.contains("UnknownOperationException"));
-    let mut cbor = request("Kinesis_20131202.ListStreams", "\u{1}");
-    cbor.headers_mut().insert("content-type", "application/x-amz-cbor-1.1".parse().unwrap());
-    let (reply, text) = send(server.addr(), cbor).await;
+    let mut form = request("Kinesis_20131202.ListStreams", "\u{1}");
+    form.headers_mut().insert("content-type", "text/plain".parse().unwrap());
+    let (reply, text) = send(server.addr(), form).await;
     assert_eq!(reply.status(), 400);
     assert!(text.contains("SerializationException"));
     server.shutdown().await;

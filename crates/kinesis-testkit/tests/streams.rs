@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use aws_sdk_kinesis::primitives::Blob;
 use aws_sdk_kinesis::types::{StreamMode, StreamModeDetails, StreamStatus};
-use kinesis_testkit::TestKinesis;
+use kinesis_testkit::{Rule, TestKinesis};
 use support::{SHARD_0, code, oldest, read, texts, with_stream};
 
 async fn status(client: &aws_sdk_kinesis::Client, name: &str) -> StreamStatus {
@@ -32,7 +32,7 @@ async fn a_stream_is_creating_until_its_delay_is_over() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_is_created_once_and_at_most_five_at_a_time() {
-    let kinesis = TestKinesis::new();
+    let kinesis = TestKinesis::builder().without(Rule::ControlCallRate).build();
     let client = kinesis.client();
     let create = |name: &str| client.create_stream().stream_name(name).shard_count(1).send();
     create("s0").await.unwrap();
@@ -189,7 +189,7 @@ async fn tags_are_taken() {
 
 #[tokio::test(start_paused = true)]
 async fn bad_names_and_numbers_are_refused() {
-    let kinesis = TestKinesis::new();
+    let kinesis = TestKinesis::builder().without(Rule::ControlCallRate).build();
     let client = kinesis.client();
     let create = |name: &str, shards| client.create_stream().stream_name(name).shard_count(shards).send();
     assert_eq!(code(create("", 1).await), "ValidationException");

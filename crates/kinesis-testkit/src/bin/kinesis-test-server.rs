@@ -2,20 +2,24 @@
 
 use std::io::{self, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use kinesis_testkit::{Builder, Rule, TestClock, TestKinesis};
+use kinesis_testkit::{Builder, Rule, Server, TestClock, TestKinesis};
 use tokio::signal::unix::{SignalKind, signal};
 
 const USAGE: &str = "\
 usage: kinesis-test-server [OPTIONS]
 
   --port N             port on 127.0.0.1 to listen on; 0 takes a free one (default 4567)
+  --tls-port N         a second port, with TLS and a certificate of its own; 0 takes a free one
+  --certificate FILE   writes that certificate to a file, for clients to trust it
   --region NAME        region of the ARNs (default us-east-1)
   --account-id ID      account of the ARNs (default 123456789012)
   --seed N             seed of the sequence numbers (default 0)
   --stream NAME:N      makes an active stream of N shards; may be given again
   --without RULE       switches a rule of the service off; may be given again
+  --rules FILE         scripts the faults of a JSON file, see the documentation of `Faults::add_json`
   --help               prints this text
 ";
 
@@ -25,19 +29,29 @@ const DEFAULT_PORT: u16 = 4567;
 #[derive(Debug)]
 struct Options {
     port: u16,
+    tls_port: Option<u16>,
+    certificate: Option<PathBuf>,
     builder: Builder,
     streams: Vec<(String, usize)>,
+    rules: Vec<PathBuf>,
 }
 
 /// What the command line asks for.
 #[derive(Debug)]
 enum Command {
     Help,
-    Serve(Options),
+    Serve(Box<Options>),
 }
 
 fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Command, String> {
-    let mut options = Options { port: DEFAULT_PORT, builder: TestKinesis::builder(), streams: Vec::new() };
+    let mut options = Options {
+        port: DEFAULT_PORT,
+        tls_port: None,
+        certificate: None,
+        builder: TestKinesis::builder(),
+        streams: Vec::new(),
+        rules: Vec::new(),
+    };
     let mut arguments = arguments.into_iter();
     while let Some(name) = arguments.next() {
         if name == "--help" || name == "-h" {
@@ -46,6 +60,8 @@ fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Command, String>
         let mut value = || arguments.next().ok_or_else(|| format!("{name} needs a value"));
         match name.as_str() {
             "--port" => options.port = number(&name, &value()?)?,
+            "--tls-port" => options.tls_port = Some(number(&name, &value()?)?),
+            "--certificate" => options.certificate = Some(value()?.into()),
             "--region" => options.builder = options.builder.region(value()?),
             "--account-id" => options.builder = options.builder.account_id(value()?),
             "--seed" => options.builder = options.builder.seed(number(&name, &value()?)?),
@@ -54,6 +70,7 @@ fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Command, String>
                 let (stream, shards) = value.rsplit_once(':').ok_or("--stream wants NAME:SHARDS")?;
                 options.streams.push((stream.to_owned(), number(&name, shards)?));
             }
+            "--rules" => options.rules.push(value()?.into()),
             "--without" => {
                 let rule: Rule = value()?.parse().map_err(|error| {
                     let rules = Rule::ALL.map(Rule::name).join(", ");
@@ -64,7 +81,7 @@ fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Command, String>
             _ => return Err(format!("{name} is no option")),
         }
     }
-    Ok(Command::Serve(options))
+    Ok(Command::Serve(Box::new(options)))
 }
 
 fn number<T: std::str::FromStr>(name: &str, value: &str) -> Result<T, String> {
@@ -76,17 +93,68 @@ async fn serve(options: Options) -> Result<(), Box<dyn std::error::Error>> {
     for (name, shards) in &options.streams {
         kinesis.create_stream(name, *shards)?;
     }
+    for file in &options.rules {
+        let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+        let count =
+            kinesis.faults().add_json(&text).map_err(|error| format!("{}: {error}", file.display()))?;
+        tracing::info!(file = %file.display(), count, "faults are scripted");
+    }
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let server = kinesis.serve(SocketAddr::from((Ipv4Addr::LOCALHOST, options.port))).await?;
+    let tls = match options.tls_port {
+        Some(port) => Some(serve_tls(&kinesis, port, options.certificate.as_deref()).await?),
+        None => None,
+    };
+    if let Some(tls) = &tls {
+        writeln!(io::stdout(), "listening on {}", tls.url())?;
+    }
+    // Last, so that it means that everything is ready.
     writeln!(io::stdout(), "listening on {}", server.url())?;
+    tracing::info!(streams = options.streams.len(), "ready");
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
+    tracing::info!("ending");
     server.shutdown().await;
+    if let Some(tls) = tls {
+        tls.shutdown().await;
+    }
     Ok(())
 }
+
+#[cfg(feature = "tls")]
+async fn serve_tls(
+    kinesis: &TestKinesis,
+    port: u16,
+    certificate: Option<&Path>,
+) -> Result<Server, Box<dyn std::error::Error>> {
+    let options = kinesis_testkit::ServeOptions::new().tls();
+    let server = kinesis.serve_with((Ipv4Addr::LOCALHOST, port), options).await?;
+    if let Some(file) = certificate {
+        std::fs::write(file, server.certificate_pem().unwrap_or_default())
+            .map_err(|error| format!("{}: {error}", file.display()))?;
+    }
+    Ok(server)
+}
+
+#[cfg(not(feature = "tls"))]
+async fn serve_tls(_: &TestKinesis, _: u16, _: Option<&Path>) -> Result<Server, Box<dyn std::error::Error>> {
+    Err("this server was built without the feature `tls`".into())
+}
+
+/// What happens is told on the standard error: `RUST_LOG` says how much, by default what is worth knowing.
+#[cfg(feature = "logs")]
+fn start_logging() {
+    use tracing_subscriber::EnvFilter;
+
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(false).init();
+}
+
+#[cfg(not(feature = "logs"))]
+fn start_logging() {}
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -96,10 +164,13 @@ async fn main() -> ExitCode {
             let _ = io::stdout().write_all(USAGE.as_bytes());
             return ExitCode::SUCCESS;
         }
-        Ok(Command::Serve(options)) => match serve(options).await {
-            Ok(()) => return ExitCode::SUCCESS,
-            Err(error) => (error.to_string(), ExitCode::FAILURE),
-        },
+        Ok(Command::Serve(options)) => {
+            start_logging();
+            match serve(*options).await {
+                Ok(()) => return ExitCode::SUCCESS,
+                Err(error) => (error.to_string(), ExitCode::FAILURE),
+            }
+        }
         Err(text) => (format!("{text}\n\n{USAGE}"), ExitCode::from(2)),
     };
     let _ = writeln!(io::stderr(), "kinesis-test-server: {text}");
@@ -116,9 +187,10 @@ mod tests {
 
     #[test]
     fn options_are_read() {
-        let line = "--port 9 --stream a:2 --stream b:c:3 --without read-call-rate --seed 4";
+        let line = "--port 9 --tls-port 0 --rules f.json --stream a:2 --stream b:c:3 --without read-call-rate --seed 4";
         let Ok(Command::Serve(options)) = parse_words(line) else { panic!("a valid line") };
-        assert_eq!(options.port, 9);
+        assert_eq!((options.port, options.tls_port), (9, Some(0)));
+        assert_eq!(options.rules, [PathBuf::from("f.json")]);
         assert_eq!(options.streams, [("a".to_owned(), 2), ("b:c".to_owned(), 3)]);
     }
 
@@ -130,6 +202,7 @@ mod tests {
             ("--port -1", "--port: `-1` is not a number in its range"),
             ("--stream a", "--stream wants NAME:SHARDS"),
             ("--tls", "--tls is no option"),
+            ("--tls-port x", "--tls-port: \"x\" is not a number in its range"),
         ] {
             assert_eq!(parse_words(line).unwrap_err(), message);
         }

@@ -3,91 +3,66 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// An operation of the service, as the test kit's counters, log and faults name it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Operation {
-    /// `AddTagsToStream`
+/// Declares the operations; they must be in alphabetical order.
+macro_rules! operations {
+    ($($name:ident),* $(,)?) => {
+        /// An operation of the service, as the test kit's counters, log and faults name it.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[non_exhaustive]
+        pub enum Operation {
+            $(
+                #[doc = concat!("`", stringify!($name), "`")]
+                $name,
+            )*
+        }
+
+        impl Operation {
+            /// Every operation that the test kit knows, in alphabetical order.
+            pub const ALL: [Self; operations!(@count $($name)*)] = [$(Self::$name),*];
+
+            /// The operation's name as the service knows it.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$name => stringify!($name)),*
+                }
+            }
+        }
+    };
+    (@count) => { 0 };
+    (@count $head:ident $($tail:ident)*) => { 1 + operations!(@count $($tail)*) };
+}
+
+operations! {
     AddTagsToStream,
-    /// `CreateStream`
     CreateStream,
-    /// `DecreaseStreamRetentionPeriod`
     DecreaseStreamRetentionPeriod,
-    /// `DeleteStream`
     DeleteStream,
-    /// `DescribeStream`
+    DeregisterStreamConsumer,
+    DescribeLimits,
     DescribeStream,
-    /// `DescribeStreamSummary`
+    DescribeStreamConsumer,
     DescribeStreamSummary,
-    /// `GetRecords`
     GetRecords,
-    /// `GetShardIterator`
     GetShardIterator,
-    /// `IncreaseStreamRetentionPeriod`
     IncreaseStreamRetentionPeriod,
-    /// `ListShards`
     ListShards,
-    /// `ListStreams`
+    ListStreamConsumers,
     ListStreams,
-    /// `MergeShards`
     MergeShards,
-    /// `PutRecord`
     PutRecord,
-    /// `PutRecords`
     PutRecords,
-    /// `SplitShard`
+    RegisterStreamConsumer,
     SplitShard,
-    /// `UpdateMaxRecordSize`
+    StartStreamEncryption,
+    StopStreamEncryption,
+    SubscribeToShard,
     UpdateMaxRecordSize,
-    /// `UpdateShardCount`
     UpdateShardCount,
+    UpdateStreamMode,
+    UpdateStreamRecordDistributionStrategy,
 }
 
 impl Operation {
-    /// Every operation that the test kit knows, in alphabetical order.
-    pub const ALL: [Self; 17] = [
-        Self::AddTagsToStream,
-        Self::CreateStream,
-        Self::DecreaseStreamRetentionPeriod,
-        Self::DeleteStream,
-        Self::DescribeStream,
-        Self::DescribeStreamSummary,
-        Self::GetRecords,
-        Self::GetShardIterator,
-        Self::IncreaseStreamRetentionPeriod,
-        Self::ListShards,
-        Self::ListStreams,
-        Self::MergeShards,
-        Self::PutRecord,
-        Self::PutRecords,
-        Self::SplitShard,
-        Self::UpdateMaxRecordSize,
-        Self::UpdateShardCount,
-    ];
-
-    /// The operation's name as the service knows it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::AddTagsToStream => "AddTagsToStream",
-            Self::CreateStream => "CreateStream",
-            Self::DecreaseStreamRetentionPeriod => "DecreaseStreamRetentionPeriod",
-            Self::DeleteStream => "DeleteStream",
-            Self::DescribeStream => "DescribeStream",
-            Self::DescribeStreamSummary => "DescribeStreamSummary",
-            Self::GetRecords => "GetRecords",
-            Self::GetShardIterator => "GetShardIterator",
-            Self::IncreaseStreamRetentionPeriod => "IncreaseStreamRetentionPeriod",
-            Self::ListShards => "ListShards",
-            Self::ListStreams => "ListStreams",
-            Self::MergeShards => "MergeShards",
-            Self::PutRecord => "PutRecord",
-            Self::PutRecords => "PutRecords",
-            Self::SplitShard => "SplitShard",
-            Self::UpdateMaxRecordSize => "UpdateMaxRecordSize",
-            Self::UpdateShardCount => "UpdateShardCount",
-        }
-    }
-
     /// Whether the service throttles it per shard (`ProvisionedThroughputExceededException`), not per account
     /// (`LimitExceededException`).
     pub(crate) fn is_data_plane(self) -> bool {
@@ -126,6 +101,7 @@ mod tests {
         for operation in Operation::ALL {
             assert_eq!(operation.name().parse(), Ok(operation));
         }
+        assert!(Operation::ALL.windows(2).all(|pair| pair[0].name() < pair[1].name()));
         assert!("Putrecord".parse::<Operation>().is_err());
     }
 }

@@ -23,6 +23,16 @@ macro_rules! requests {
                 }
             }
 
+            /// Reads the CBOR input of `operation`.
+            pub(crate) fn from_cbor(
+                operation: Operation,
+                body: &[u8],
+            ) -> Result<Self, ciborium::de::Error<std::io::Error>> {
+                match operation {
+                    $(Operation::$operation => ciborium::from_reader(body).map(Self::$operation)),*
+                }
+            }
+
             pub(crate) fn operation(&self) -> Operation {
                 match self {
                     $(Self::$operation(_) => Operation::$operation),*
@@ -37,19 +47,29 @@ requests! {
     CreateStream(CreateStreamInput),
     DecreaseStreamRetentionPeriod(RetentionInput),
     DeleteStream(StreamInput),
+    DeregisterStreamConsumer(ConsumerInput),
+    DescribeLimits(DescribeLimitsInput),
     DescribeStream(DescribeStreamInput),
+    DescribeStreamConsumer(ConsumerInput),
     DescribeStreamSummary(StreamInput),
     GetRecords(GetRecordsInput),
     GetShardIterator(GetShardIteratorInput),
     IncreaseStreamRetentionPeriod(RetentionInput),
     ListShards(ListShardsInput),
+    ListStreamConsumers(ListStreamConsumersInput),
     ListStreams(ListStreamsInput),
     MergeShards(MergeShardsInput),
     PutRecord(PutRecordInput),
     PutRecords(PutRecordsInput),
+    RegisterStreamConsumer(ConsumerInput),
     SplitShard(SplitShardInput),
+    StartStreamEncryption(EncryptionInput),
+    StopStreamEncryption(EncryptionInput),
+    SubscribeToShard(SubscribeToShardInput),
     UpdateMaxRecordSize(MaxRecordSizeInput),
     UpdateShardCount(UpdateShardCountInput),
+    UpdateStreamMode(StreamModeInput),
+    UpdateStreamRecordDistributionStrategy(DistributionInput),
 }
 
 /// How a request names its stream: by name or by ARN.
@@ -84,6 +104,7 @@ pub(crate) struct CreateStreamInput {
     pub(crate) stream_mode_details: Option<StreamModeDetails>,
     #[serde(rename = "MaxRecordSizeInKiB")]
     pub(crate) max_record_size_in_kib: Option<i64>,
+    pub(crate) record_distribution_strategy: Option<String>,
     #[serde(default)]
     pub(crate) tags: BTreeMap<String, String>,
 }
@@ -230,4 +251,72 @@ pub(crate) struct UpdateShardCountInput {
     pub(crate) stream_arn: Option<String>,
     pub(crate) target_shard_count: Option<i64>,
     pub(crate) scaling_type: Option<String>,
+}
+
+/// How a request names a consumer: by its stream and name, or by its own ARN.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(crate) struct ConsumerInput {
+    #[serde(rename = "StreamARN")]
+    pub(crate) stream_arn: Option<String>,
+    pub(crate) consumer_name: Option<String>,
+    #[serde(rename = "ConsumerARN")]
+    pub(crate) consumer_arn: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(crate) struct ListStreamConsumersInput {
+    #[serde(rename = "StreamARN")]
+    pub(crate) stream_arn: Option<String>,
+    pub(crate) next_token: Option<String>,
+    pub(crate) max_results: Option<i64>,
+    pub(crate) stream_creation_timestamp: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(crate) struct SubscribeToShardInput {
+    #[serde(rename = "ConsumerARN")]
+    pub(crate) consumer_arn: Option<String>,
+    pub(crate) shard_id: Option<String>,
+    pub(crate) starting_position: Option<StartingPosition>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(crate) struct StartingPosition {
+    #[serde(rename = "Type")]
+    pub(crate) kind: Option<String>,
+    pub(crate) sequence_number: Option<String>,
+    pub(crate) timestamp: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+pub(crate) struct DescribeLimitsInput {}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(crate) struct EncryptionInput {
+    pub(crate) stream_name: Option<String>,
+    #[serde(rename = "StreamARN")]
+    pub(crate) stream_arn: Option<String>,
+    pub(crate) encryption_type: Option<String>,
+    pub(crate) key_id: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(crate) struct StreamModeInput {
+    #[serde(rename = "StreamARN")]
+    pub(crate) stream_arn: Option<String>,
+    pub(crate) stream_mode_details: Option<StreamModeDetails>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(crate) struct DistributionInput {
+    #[serde(rename = "StreamARN")]
+    pub(crate) stream_arn: Option<String>,
+    pub(crate) record_distribution_strategy: Option<String>,
 }

@@ -12,14 +12,21 @@ use super::{Blob, Timestamp};
 pub(crate) enum Response {
     /// Operations without an output: an empty body.
     Empty,
+    DescribeLimits(DescribeLimitsOutput),
     DescribeStream(DescribeStreamOutput),
+    DescribeStreamConsumer(DescribeStreamConsumerOutput),
     DescribeStreamSummary(DescribeStreamSummaryOutput),
     GetRecords(GetRecordsOutput),
     GetShardIterator(GetShardIteratorOutput),
     ListShards(ListShardsOutput),
+    ListStreamConsumers(ListStreamConsumersOutput),
     ListStreams(ListStreamsOutput),
     PutRecord(PutRecordOutput),
     PutRecords(PutRecordsOutput),
+    RegisterStreamConsumer(RegisterStreamConsumerOutput),
+    /// The number of a new subscription: the reply is an event stream.
+    #[serde(skip)]
+    Subscribed(u64),
     UpdateShardCount(UpdateShardCountOutput),
 }
 
@@ -55,6 +62,8 @@ pub(crate) struct StreamDescription {
     pub(crate) stream_creation_timestamp: Timestamp,
     pub(crate) enhanced_monitoring: [EnhancedMetrics; 1],
     pub(crate) encryption_type: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) key_id: Option<String>,
 }
 
 #[derive(Debug, Clone, Serialize)]
@@ -75,6 +84,10 @@ pub(crate) struct StreamDescriptionSummary {
     pub(crate) stream_creation_timestamp: Timestamp,
     pub(crate) enhanced_monitoring: [EnhancedMetrics; 1],
     pub(crate) encryption_type: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) key_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) record_distribution_strategy: Option<&'static str>,
     pub(crate) open_shard_count: usize,
     pub(crate) consumer_count: usize,
     #[serde(rename = "MaxRecordSizeInKiB")]
@@ -160,7 +173,11 @@ pub(crate) struct RecordOutput {
     pub(crate) sequence_number: String,
     pub(crate) approximate_arrival_timestamp: Timestamp,
     pub(crate) data: Blob,
-    pub(crate) partition_key: Arc<str>,
+    /// Absent where the stream distributes records by itself and the writer gave none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) partition_key: Option<Arc<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) encryption_type: Option<&'static str>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -176,6 +193,8 @@ pub(crate) struct ChildShard {
 pub(crate) struct PutRecordOutput {
     pub(crate) shard_id: String,
     pub(crate) sequence_number: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) encryption_type: Option<&'static str>,
 }
 
 #[derive(Debug, Clone, Serialize)]
@@ -183,6 +202,8 @@ pub(crate) struct PutRecordOutput {
 pub(crate) struct PutRecordsOutput {
     pub(crate) failed_record_count: i64,
     pub(crate) records: Vec<PutResult>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) encryption_type: Option<&'static str>,
 }
 
 /// The result of one entry: a position or an error.
@@ -207,4 +228,59 @@ pub(crate) struct UpdateShardCountOutput {
     pub(crate) stream_arn: String,
     pub(crate) current_shard_count: usize,
     pub(crate) target_shard_count: usize,
+}
+
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub(crate) struct DescribeLimitsOutput {
+    pub(crate) shard_limit: usize,
+    pub(crate) open_shard_count: usize,
+    pub(crate) on_demand_stream_count: usize,
+    pub(crate) on_demand_stream_count_limit: usize,
+}
+
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub(crate) struct RegisterStreamConsumerOutput {
+    pub(crate) consumer: ConsumerOutput,
+}
+
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub(crate) struct ConsumerOutput {
+    pub(crate) consumer_name: String,
+    #[serde(rename = "ConsumerARN")]
+    pub(crate) consumer_arn: String,
+    pub(crate) consumer_status: &'static str,
+    pub(crate) consumer_creation_timestamp: Timestamp,
+    /// Only in a description.
+    #[serde(rename = "StreamARN", skip_serializing_if = "Option::is_none")]
+    pub(crate) stream_arn: Option<String>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub(crate) struct DescribeStreamConsumerOutput {
+    pub(crate) consumer_description: ConsumerOutput,
+}
+
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub(crate) struct ListStreamConsumersOutput {
+    pub(crate) consumers: Vec<ConsumerOutput>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) next_token: Option<String>,
+}
+
+/// One event of a subscription.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub(crate) struct SubscribeToShardEvent {
+    pub(crate) records: Vec<RecordOutput>,
+    /// Absent in the last event of a shard.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) continuation_sequence_number: Option<String>,
+    pub(crate) millis_behind_latest: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) child_shards: Option<Vec<ChildShard>>,
 }

@@ -7,7 +7,9 @@ use super::validate::check_stream_name;
 use crate::clock::Moment;
 use crate::error::ServiceError;
 use crate::limits;
-use crate::model::{MergeShardsInput, PutEntry, SplitShardInput, StreamInput, UpdateShardCountInput};
+use crate::model::{
+    ConsumerInput, MergeShardsInput, PutEntry, SplitShardInput, StreamInput, UpdateShardCountInput,
+};
 use crate::view::{Placement, ShardView, StoredRecord};
 
 impl Kinesis {
@@ -45,7 +47,25 @@ impl Kinesis {
     /// Removes a stream.
     pub(crate) fn delete_now(&mut self, now: Moment, name: &str) -> Result<(), ServiceError> {
         self.settle(now);
-        self.streams.remove(name).map(|_| ()).ok_or_else(|| self.not_found(name))
+        self.streams.remove(name).ok_or_else(|| self.not_found(name))?;
+        self.forget_stream(name);
+        Ok(())
+    }
+
+    /// Registers a consumer that is active, and returns its ARN.
+    pub(crate) fn register_now(
+        &mut self,
+        now: Moment,
+        stream: &str,
+        name: &str,
+    ) -> Result<String, ServiceError> {
+        self.settle(now);
+        let input = ConsumerInput {
+            stream_arn: Some(self.arn(stream)),
+            consumer_name: Some(name.to_owned()),
+            consumer_arn: None,
+        };
+        Ok(self.register(now, &input, std::time::Duration::ZERO)?.consumer_arn)
     }
 
     /// Stores a record past the write quotas.
@@ -117,7 +137,12 @@ impl Kinesis {
             scaling_type: Some("UNIFORM_SCALING".to_owned()),
             ..UpdateShardCountInput::default()
         };
-        self.at_once(now, name, |service| service.update_shard_count(now, &input))
+        let made = self.at_once(now, name, |service| service.update_shard_count(now, &input));
+        // What a test does directly counts against no quota.
+        if let (Ok(_), Some(stream)) = (&made, self.streams.get_mut(name)) {
+            stream.count_changes.pop();
+        }
+        made
     }
 
     /// Does a reshard without its delay; returns the shards that it made.
@@ -158,6 +183,13 @@ impl Kinesis {
         Ok(gone)
     }
 
+    /// Forgets every record of a stream.
+    pub(crate) fn clear_now(&mut self, now: Moment, name: &str) -> Result<usize, ServiceError> {
+        self.settle(now);
+        let stream = self.find_serving(&StreamInput::named(name))?;
+        Ok(stream.shards.iter_mut().map(|shard| shard.records.drain(..).count()).sum())
+    }
+
     /// Every stored record in the order of shard and sequence number.
     pub(crate) fn stored(&mut self, now: Moment, name: &str) -> Result<Vec<StoredRecord>, ServiceError> {
         self.settle(now);
@@ -172,7 +204,7 @@ impl Kinesis {
             .map(|(shard, record)| StoredRecord {
                 shard_id: shard.id(),
                 sequence_number: stream.sequences.render(record.ordinal, shard.number),
-                partition_key: record.partition_key.as_ref().to_owned(),
+                partition_key: record.partition_key.as_deref().unwrap_or_default().to_owned(),
                 explicit_hash_key: record.explicit_hash_key,
                 data: record.data.clone(),
                 arrived_at: record.arrived.into(),
@@ -203,7 +235,7 @@ impl Kinesis {
             .collect())
     }
 
-    fn existing(&self, name: &str) -> Result<&Stream, ServiceError> {
+    pub(super) fn existing(&self, name: &str) -> Result<&Stream, ServiceError> {
         self.streams.get(name).ok_or_else(|| self.not_found(name))
     }
 }

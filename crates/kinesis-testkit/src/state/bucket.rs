@@ -30,6 +30,17 @@ impl TokenBucket {
         !self.repaying && self.level >= wanted
     }
 
+    /// When `tokens` can be taken, if nothing else is until then; `now` if they can be at once.
+    pub(crate) fn available_at(&mut self, now: Moment, tokens: u64) -> Moment {
+        if self.holds(now, tokens) {
+            return now;
+        }
+        let full = i128::from(self.rate) * PARTS;
+        let wanted = if self.repaying { full } else { i128::from(tokens.min(self.rate)) * PARTS };
+        let nanos = (wanted - self.level).unsigned_abs().div_ceil(u128::from(self.rate.max(1)));
+        now.plus(std::time::Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
+    }
+
     /// Takes `tokens`, going into debt if it holds fewer. The debt is repaid until the bucket is full.
     pub(crate) fn take(&mut self, now: Moment, tokens: u64) {
         self.refill(now);
@@ -78,6 +89,19 @@ mod tests {
         bucket.take(at(0), 10);
         assert!(!bucket.holds(at(4_999), 1));
         assert!(bucket.holds(at(5_000), 2));
+    }
+
+    #[test]
+    fn the_moment_of_the_next_tokens_is_exact() {
+        let mut bucket = TokenBucket::new(3, at(0));
+        assert_eq!(bucket.available_at(at(0), 3), at(0));
+        bucket.take(at(0), 3);
+        let next = bucket.available_at(at(0), 1);
+        assert_eq!(next, at(0).plus(std::time::Duration::from_nanos(333_333_334)));
+        assert!(bucket.holds(next, 1));
+        bucket.take(next, 10);
+        let repaid = bucket.available_at(next, 1);
+        assert!(bucket.holds(repaid, 3));
     }
 
     #[test]

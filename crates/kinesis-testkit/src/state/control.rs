@@ -1,5 +1,6 @@
 //! Streams come, go and change their settings.
 
+use super::mode::{Distribution, parse_mode};
 use super::stream::{Change, Mode, NewStream, Status, Stream};
 use super::validate::{check_range, check_stream_name, required};
 use super::{Kinesis, validate};
@@ -7,6 +8,7 @@ use crate::clock::Moment;
 use crate::error::ServiceError;
 use crate::limits;
 use crate::model::{CreateStreamInput, MaxRecordSizeInput, Response, RetentionInput, StreamInput, TagsInput};
+use crate::rule::Rule;
 
 impl Kinesis {
     pub(super) fn create_stream(
@@ -16,16 +18,10 @@ impl Kinesis {
     ) -> Result<Response, ServiceError> {
         let name = required(input.stream_name.as_deref(), "streamName")?;
         check_stream_name(name)?;
-        let mode = match input.stream_mode_details.and_then(|details| details.stream_mode).as_deref() {
-            None | Some("PROVISIONED") => Mode::Provisioned,
-            Some("ON_DEMAND") => Mode::OnDemand,
-            Some(other) => {
-                return Err(ServiceError::constraint(
-                    &format!("'{other}'"),
-                    "streamModeDetails.streamMode",
-                    "satisfy enum value set: [PROVISIONED, ON_DEMAND]",
-                ));
-            }
+        let mode = parse_mode(input.stream_mode_details.as_ref())?;
+        let distribution = match input.record_distribution_strategy.as_deref() {
+            Some(text) => Distribution::parse(text)?.check(mode)?,
+            None => Distribution::default(),
         };
         let shards = match (mode, check_range(input.shard_count, "shardCount", 1, i64::from(i32::MAX))?) {
             (Mode::Provisioned, Some(count)) => count,
@@ -45,7 +41,7 @@ impl Kinesis {
             )));
         }
         let creating = self.streams.values().filter(|stream| stream.status == Status::Creating).count();
-        if creating >= limits::STREAMS_IN_CREATION {
+        if self.enforces(Rule::StreamsInCreation) && creating >= limits::STREAMS_IN_CREATION {
             return Err(ServiceError::limit_exceeded(format!(
                 "The account {} has {creating} streams in CREATING already.",
                 self.settings.account
@@ -53,7 +49,8 @@ impl Kinesis {
         }
         self.check_shard_quota(shards)?;
         let name = name.to_owned();
-        let stream = self.new_stream(now, name, mode, max_record_kib, input.tags);
+        let mut stream = self.new_stream(now, name, mode, max_record_kib, input.tags);
+        stream.distribution = distribution;
         let due = now.plus(self.settings.create_delay);
         let stream = self.streams.entry(stream.name.clone()).or_insert(stream);
         stream.populate(shards, now);

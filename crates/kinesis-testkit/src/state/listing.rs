@@ -1,5 +1,7 @@
 //! The read-only side of the control plane: descriptions and lists.
 
+use std::time::Duration;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
@@ -15,6 +17,7 @@ use crate::model::{
     ListShardsOutput, ListStreamsInput, ListStreamsOutput, Response, ShardFilterInput, StreamDescription,
     StreamDescriptionSummary, StreamInput, StreamSummary, Timestamp,
 };
+use crate::rule::Rule;
 
 /// Streams of one ListStreams reply, or shards of one DescribeStream reply, where the request sets no limit.
 const DEFAULT_PAGE: usize = 100;
@@ -125,12 +128,23 @@ impl Kinesis {
             stream.require_active(&self.settings.account)?;
         }
         let horizon = self.horizon(stream, now);
-        let mut wanted = stream.shards.iter().skip(page.next).filter(|shard| {
-            page.filter.matches(shard) && !horizon.is_some_and(|horizon| shard.is_expired(horizon))
-        });
+        let mut wanted = stream
+            .shards
+            .iter()
+            .skip(page.next)
+            .filter(|shard| page.filter.matches(shard) && self.is_listed(now, shard, horizon));
         let shards = wanted.by_ref().take(limit).map(|shard| stream.shard_output(shard)).collect();
         let next_token = wanted.next().map(|shard| Page { next: shard.number, issued: now, ..page }.encode());
         Ok(Response::ListShards(ListShardsOutput { shards, next_token }))
+    }
+
+    /// Whether lists of shards show the shard: it has not expired, and its birth has got around.
+    fn is_listed(&self, now: Moment, shard: &Shard, horizon: Option<Moment>) -> bool {
+        let lag =
+            if self.enforces(Rule::ShardListLag) { self.settings.shard_list_lag } else { Duration::ZERO };
+        // The first shards are there with the stream.
+        let known = shard.parent.is_none() || shard.opened.plus(lag) <= now;
+        known && !horizon.is_some_and(|horizon| shard.is_expired(horizon))
     }
 
     fn first_page(&self, now: Moment, input: &ListShardsInput) -> Result<Page, ServiceError> {
@@ -214,9 +228,11 @@ impl Kinesis {
                 retention_period_hours: stream.retention_hours,
                 stream_creation_timestamp: Timestamp(stream.created),
                 enhanced_monitoring: no_metrics(),
-                encryption_type: "NONE",
+                encryption_type: stream.encryption_type(),
+                key_id: stream.encryption.as_ref().map(|encryption| encryption.key_id.clone()),
+                record_distribution_strategy: stream.distribution_name(),
                 open_shard_count: if stream.status == Status::Creating { 0 } else { stream.open.len() },
-                consumer_count: 0,
+                consumer_count: stream.consumers.len(),
                 max_record_size_in_kib: stream.max_record_kib,
             },
         }))
@@ -235,11 +251,8 @@ impl Kinesis {
         };
         let horizon = self.horizon(stream, now);
         let visible = stream.status != Status::Creating;
-        let mut wanted = stream
-            .shards
-            .iter()
-            .skip(start)
-            .filter(|shard| visible && !horizon.is_some_and(|horizon| shard.is_expired(horizon)));
+        let mut wanted =
+            stream.shards.iter().skip(start).filter(|shard| visible && self.is_listed(now, shard, horizon));
         let shards = wanted.by_ref().take(limit).map(|shard| stream.shard_output(shard)).collect();
         let has_more_shards = wanted.next().is_some();
         Ok(Response::DescribeStream(DescribeStreamOutput {
@@ -253,7 +266,8 @@ impl Kinesis {
                 retention_period_hours: stream.retention_hours,
                 stream_creation_timestamp: Timestamp(stream.created),
                 enhanced_monitoring: no_metrics(),
-                encryption_type: "NONE",
+                encryption_type: stream.encryption_type(),
+                key_id: stream.encryption.as_ref().map(|encryption| encryption.key_id.clone()),
             },
         }))
     }

@@ -5,31 +5,40 @@
 
 mod admin;
 mod bucket;
+mod consumer;
 mod control;
+mod encryption;
 mod hash;
 mod iterator;
 mod listing;
+mod mode;
+mod position;
+mod rates;
 mod read;
 mod reshard;
 mod sequence;
 mod shard;
 mod stream;
+mod subscription;
 mod validate;
 mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+pub(crate) use consumer::name_in as consumer_name_in;
+pub use encryption::KeyState;
 pub(crate) use iterator::decode as decode_iterator;
 pub(crate) use listing::stream_of_token;
 use stream::{Change, Status, Stream};
-pub(crate) use validate::Addressed;
+pub(crate) use subscription::Step;
+pub(crate) use validate::{Addressed, StreamArn};
 
 use crate::clock::Moment;
 use crate::error::ServiceError;
 use crate::faults::RecordFaults;
-use crate::limits::Rule;
 use crate::model::{Request, Response};
+use crate::rule::Rule;
 
 /// What the service is set up with.
 #[derive(Debug, Clone)]
@@ -41,7 +50,15 @@ pub(crate) struct Settings {
     pub(crate) create_delay: Duration,
     pub(crate) delete_delay: Duration,
     pub(crate) reshard_delay: Duration,
+    pub(crate) consumer_delay: Duration,
     pub(crate) shard_quota: usize,
+    pub(crate) consumer_quota: usize,
+    /// How long a subscription is silent before it gets an event without records.
+    pub(crate) heartbeat: Duration,
+    /// Most records of one event.
+    pub(crate) event_records: usize,
+    /// How long a new shard is missing in lists of shards.
+    pub(crate) shard_list_lag: Duration,
 }
 
 /// The service.
@@ -50,11 +67,28 @@ pub(crate) struct Kinesis {
     streams: BTreeMap<String, Stream>,
     /// Streams made so far.
     incarnations: u32,
+    call_rates: rates::CallRates,
+    /// By the order in which they were made.
+    subscriptions: BTreeMap<u64, subscription::Subscription>,
+    subscriptions_made: u64,
+    /// Subscriptions with news.
+    woken: Vec<u64>,
+    /// Decides what the service leaves open.
+    random: fastrand::Rng,
 }
 
 impl Kinesis {
     pub(crate) fn new(settings: Settings) -> Self {
-        Self { settings, streams: BTreeMap::new(), incarnations: 0 }
+        Self {
+            streams: BTreeMap::new(),
+            incarnations: 0,
+            call_rates: rates::CallRates::default(),
+            subscriptions: BTreeMap::new(),
+            subscriptions_made: 0,
+            woken: Vec::new(),
+            random: fastrand::Rng::with_seed(settings.seed),
+            settings,
+        }
     }
 
     /// Answers one request.
@@ -70,25 +104,37 @@ impl Kinesis {
             Request::CreateStream(input) => self.create_stream(now, input),
             Request::DecreaseStreamRetentionPeriod(input) => self.decrease_retention(&input),
             Request::DeleteStream(input) => self.delete_stream(now, &input),
+            Request::DeregisterStreamConsumer(input) => self.deregister_consumer(now, &input),
+            Request::DescribeLimits(_) => Ok(self.describe_limits()),
             Request::DescribeStream(input) => self.describe_stream(now, &input),
+            Request::DescribeStreamConsumer(input) => self.describe_consumer(&input),
             Request::DescribeStreamSummary(input) => self.describe_stream_summary(&input),
             Request::GetRecords(input) => self.get_records(now, &input),
             Request::GetShardIterator(input) => self.get_shard_iterator(now, &input),
             Request::IncreaseStreamRetentionPeriod(input) => self.increase_retention(&input),
             Request::ListShards(input) => self.list_shards(now, &input),
+            Request::ListStreamConsumers(input) => self.list_consumers(now, &input),
             Request::ListStreams(input) => self.list_streams(&input),
             Request::MergeShards(input) => self.merge_shards(now, &input),
             Request::PutRecord(input) => self.put_record(now, input),
             Request::PutRecords(input) => self.put_records(now, input, faults),
+            Request::RegisterStreamConsumer(input) => self.register_consumer(now, &input),
             Request::SplitShard(input) => self.split_shard(now, &input),
+            Request::StartStreamEncryption(input) => self.start_encryption(now, &input),
+            Request::StopStreamEncryption(input) => self.stop_encryption(now, &input),
+            Request::SubscribeToShard(input) => self.subscribe(now, &input),
             Request::UpdateMaxRecordSize(input) => self.update_max_record_size(&input),
             Request::UpdateShardCount(input) => self.update_shard_count(now, &input),
+            Request::UpdateStreamMode(input) => self.update_stream_mode(now, &input),
+            Request::UpdateStreamRecordDistributionStrategy(input) => self.update_distribution(&input),
         }
     }
 
     /// Carries out what was due by `now`.
     fn settle(&mut self, now: Moment) {
-        self.streams.retain(|_, stream| {
+        let mut deleted = Vec::new();
+        self.streams.retain(|name, stream| {
+            stream.consumers.retain(|_, consumer| consumer.settle(now));
             let Some((due, _)) = &stream.pending else { return true };
             if *due > now {
                 return true;
@@ -98,14 +144,31 @@ impl Kinesis {
                 Change::Activate => {}
                 // It happened when it was due, not when somebody looked; nothing was written in between.
                 Change::Reshard(reshard) => stream.apply(&reshard, due),
-                Change::Delete => return false,
+                Change::Delete => {
+                    deleted.push(name.clone());
+                    return false;
+                }
             }
             stream.status = Status::Active;
             true
         });
+        for name in deleted {
+            self.forget_stream(&name);
+        }
     }
 
-    fn enforces(&self, rule: Rule) -> bool {
+    /// Forgets what is kept of a stream apart from it.
+    fn forget_stream(&mut self, name: &str) {
+        self.call_rates.forget(name);
+        // They find out by themselves that the stream is gone.
+        self.wake_stream(name);
+    }
+
+    pub(crate) fn account(&self) -> &str {
+        &self.settings.account
+    }
+
+    pub(crate) fn enforces(&self, rule: Rule) -> bool {
         !self.settings.without.contains(&rule)
     }
 

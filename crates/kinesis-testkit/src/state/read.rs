@@ -1,18 +1,19 @@
 //! GetShardIterator and GetRecords.
 
 use super::iterator::{self, ShardIterator};
-use super::sequence::Parsed;
-use super::shard::{Shard, shard_id};
+use super::position::Start;
+use super::shard::{Shard, Stored, shard_id};
 use super::stream::{Stream, hash_output};
 use super::validate::{check_range, required, required_shard_id};
 use super::{Kinesis, Status};
 use crate::clock::Moment;
 use crate::error::ServiceError;
-use crate::limits::{self, Rule};
+use crate::limits;
 use crate::model::{
     Blob, ChildShard, GetRecordsInput, GetRecordsOutput, GetShardIteratorInput, GetShardIteratorOutput,
     RecordOutput, Response, Timestamp,
 };
+use crate::rule::Rule;
 
 impl Kinesis {
     pub(super) fn get_shard_iterator(
@@ -32,37 +33,14 @@ impl Kinesis {
         let stream = self.find_serving(input)?;
         let horizon = stream.horizon(now).filter(|_| retention);
         let shard = stream.shard(id, horizon).ok_or(missing)?.number;
-        let position = match kind {
-            "TRIM_HORIZON" => 0,
-            "LATEST" => stream.sequences.upcoming(),
-            "AT_SEQUENCE_NUMBER" => sequence_position(stream, shard, &account, input)?,
-            "AFTER_SEQUENCE_NUMBER" => sequence_position(stream, shard, &account, input)? + 1,
-            "AT_TIMESTAMP" => {
-                let Some(Timestamp(time)) = input.timestamp else {
-                    return Err(ServiceError::invalid_argument(
-                        "Must specify timestampInMillis parameter for iterator of type AT_TIMESTAMP. Current request \
-                         has no timestamp parameter.",
-                    ));
-                };
-                if future_refused && time > now {
-                    return Err(ServiceError::invalid_argument(format!(
-                        "The timestampInMillis parameter cannot be greater than the currentTimestampInMillis. \
-                         timestampInMillis: {}, currentTimestampInMillis: {}",
-                        time.millis(),
-                        now.millis()
-                    )));
-                }
-                stream.shards[shard].first_since(time).unwrap_or(stream.sequences.upcoming())
-            }
-            other => {
-                return Err(ServiceError::constraint(
-                    &format!("'{other}'"),
-                    "shardIteratorType",
-                    "satisfy enum value set: [AFTER_SEQUENCE_NUMBER, LATEST, AT_TIMESTAMP, AT_SEQUENCE_NUMBER, \
-                     TRIM_HORIZON]",
-                ));
-            }
+        let start = Start {
+            operation: "GetShardIterator",
+            member: "shardIteratorType",
+            kind,
+            sequence_number: input.starting_sequence_number.as_deref(),
+            timestamp: input.timestamp,
         };
+        let position = start.resolve(now, stream, shard, &account, future_refused)?;
         let quota = &mut stream.shards[shard].quotas.iterator_calls;
         if limited {
             if !quota.holds(now, 1) {
@@ -106,6 +84,7 @@ impl Kinesis {
         let (calls_limited, bytes_limited) =
             (self.enforces(Rule::ReadCallRate), self.enforces(Rule::ReadByteRate));
         let retention = self.enforces(Rule::Retention);
+        self.check_key(&from.stream)?;
         let account = self.settings.account.clone();
         let missing = self.not_found(&from.stream);
         let no_shard = self.shard_not_found(&from.shard_id(), &from.stream);
@@ -128,57 +107,88 @@ impl Kinesis {
         }
         shard.quotas.read_calls.take(now, 1);
 
-        let first = shard.place_of(from.position);
-        let (count, bytes) = page(shard, first, limit);
-        shard.quotas.read_bytes.take(now, bytes);
+        let page = Page::of(shard, from.position, limit, limits::READ_BYTES_PER_CALL);
+        shard.quotas.read_bytes.take(now, page.bytes);
         let shard = &stream.shards[from.shard];
-        let records = shard.records.range(first..first + count);
-        let last = shard.records.get((first + count).wrapping_sub(1)).filter(|_| count > 0);
-        let unread = shard.records.len() > first + count;
-        let ended = !shard.is_open() && !unread;
-        let position = last.map_or(from.position, |last| last.ordinal + 1);
+        let ended = !shard.is_open() && !page.leaves_unread(shard);
+        let position = page.position(shard, from.position);
         Ok(Response::GetRecords(GetRecordsOutput {
-            records: records
-                .map(|record| RecordOutput {
-                    sequence_number: stream.sequences.render(record.ordinal, shard.number),
-                    approximate_arrival_timestamp: Timestamp(record.arrived),
-                    data: Blob(record.data.clone()),
-                    partition_key: record.partition_key.clone(),
-                })
-                .collect(),
+            records: page.records(stream, shard),
             next_shard_iterator: (!ended).then(|| ShardIterator { position, issued: now, ..from }.encode()),
-            millis_behind_latest: match last {
-                _ if !unread => 0,
-                // Zero means caught up, so what is behind by less than a millisecond says one.
-                Some(last) => millis(now, last.arrived).max(1),
-                None => shard.records.get(first).map_or(0, |next| millis(now, next.arrived).max(1)),
-            },
+            millis_behind_latest: page.millis_behind(shard, now),
             child_shards: ended.then(|| children(stream, shard)),
         }))
     }
 }
 
-/// How many records from place `first` on make one reply, and their size.
-fn page(shard: &Shard, first: usize, limit: usize) -> (usize, u64) {
-    let (mut count, mut bytes) = (0, 0);
-    for record in shard.records.range(first..).take(limit) {
-        let size = record.size();
-        // A record as large as a reply may be is still returned, alone.
-        if count > 0 && bytes + size > limits::READ_BYTES_PER_CALL {
-            break;
+/// Consecutive records of a shard that one reply or event carries.
+pub(super) struct Page {
+    first: usize,
+    pub(super) count: usize,
+    pub(super) bytes: u64,
+}
+
+impl Page {
+    /// As many records from `position` on as fit.
+    pub(super) fn of(shard: &Shard, position: u64, records: usize, most_bytes: u64) -> Self {
+        let first = shard.place_of(position);
+        let (mut count, mut bytes) = (0, 0);
+        for record in shard.records.range(first..).take(records) {
+            let size = record.size();
+            // A record that is larger than a page may be is still returned, alone.
+            if count > 0 && bytes + size > most_bytes {
+                break;
+            }
+            count += 1;
+            bytes += size;
         }
-        count += 1;
-        bytes += size;
+        Self { first, count, bytes }
     }
-    (count, bytes)
+
+    fn end(&self) -> usize {
+        self.first + self.count
+    }
+
+    /// The last record of the page.
+    pub(super) fn last<'a>(&self, shard: &'a Shard) -> Option<&'a Stored> {
+        if self.count == 0 { None } else { shard.records.get(self.end() - 1) }
+    }
+
+    pub(super) fn leaves_unread(&self, shard: &Shard) -> bool {
+        shard.records.len() > self.end()
+    }
+
+    /// The lowest ordinal after the page; where it began if it is empty.
+    pub(super) fn position(&self, shard: &Shard, began: u64) -> u64 {
+        self.last(shard).map_or(began, |last| last.ordinal + 1)
+    }
+
+    pub(super) fn records(&self, stream: &Stream, shard: &Shard) -> Vec<RecordOutput> {
+        let encryption_type = stream.encryption_of_records();
+        let records = shard.records.range(self.first..self.end());
+        records
+            .map(|record| RecordOutput {
+                sequence_number: stream.sequences.render(record.ordinal, shard.number),
+                approximate_arrival_timestamp: Timestamp(record.arrived),
+                data: Blob(record.data.clone()),
+                partition_key: record.partition_key.clone(),
+                encryption_type,
+            })
+            .collect()
+    }
+
+    pub(super) fn millis_behind(&self, shard: &Shard, now: Moment) -> u64 {
+        if !self.leaves_unread(shard) {
+            return 0;
+        }
+        // Zero means caught up, so what is behind by less than a millisecond says one.
+        let newest_read = self.last(shard).or_else(|| shard.records.get(self.first));
+        newest_read.map_or(0, |record| now.millis().saturating_sub(record.arrived.millis()).max(1))
+    }
 }
 
-fn millis(now: Moment, then: Moment) -> u64 {
-    now.millis().saturating_sub(then.millis())
-}
-
-/// The children as GetRecords lists them at the end of their parent.
-fn children(stream: &Stream, shard: &Shard) -> Vec<ChildShard> {
+/// The children as they are told at the end of their parent.
+pub(super) fn children(stream: &Stream, shard: &Shard) -> Vec<ChildShard> {
     let child = |number: &usize| {
         let child = &stream.shards[*number];
         ChildShard {
@@ -188,50 +198,6 @@ fn children(stream: &Stream, shard: &Shard) -> Vec<ChildShard> {
         }
     };
     shard.children.iter().map(child).collect()
-}
-
-/// The ordinal in the request's sequence number, which must be one of this shard.
-///
-/// The number of a record that was trimmed is accepted: reading then starts at the oldest record that is left.
-fn sequence_position(
-    stream: &Stream,
-    shard: usize,
-    account: &str,
-    input: &GetShardIteratorInput,
-) -> Result<u64, ServiceError> {
-    let Some(text) = input.starting_sequence_number.as_deref() else {
-        return Err(ServiceError::invalid_argument(
-            "Must either specify (1) StartingSequenceNumber parameter for iterator of type AT_SEQUENCE_NUMBER or \
-             AFTER_SEQUENCE_NUMBER or (2) no StartingSequenceNumber for the other types.",
-        ));
-    };
-    let id = shard_id(shard);
-    match stream.sequences.parse(text) {
-        Parsed::Malformed => Err(ServiceError::constraint(
-            &format!("'{text}'"),
-            "startingSequenceNumber",
-            "satisfy regular expression pattern: 0|([1-9]\\d{0,128})",
-        )),
-        Parsed::Own { ordinal, shard: encoded } if encoded == shard => {
-            if ordinal < stream.sequences.upcoming() {
-                return Ok(ordinal);
-            }
-            Err(ServiceError::invalid_argument(format!(
-                "StartingSequenceNumber {text} used in GetShardIterator on shard {id} in stream {} under account \
-                 {account} is invalid because it has not been handed out.",
-                stream.name
-            )))
-        }
-        Parsed::Own { shard: encoded, .. } => Err(ServiceError::invalid_argument(format!(
-            "Invalid StartingSequenceNumber. It encodes {}, while it was used in a call to a shard with {id}",
-            shard_id(encoded)
-        ))),
-        Parsed::Foreign => Err(ServiceError::invalid_argument(format!(
-            "StartingSequenceNumber {text} used in GetShardIterator on shard {id} in stream {} under account \
-             {account} is invalid because it did not come from this stream.",
-            stream.name
-        ))),
-    }
 }
 
 pub(super) fn rate_exceeded(shard: &str, stream: &str, account: &str) -> ServiceError {

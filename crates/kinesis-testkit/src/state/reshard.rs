@@ -1,14 +1,21 @@
 //! SplitShard, MergeShards and UpdateShardCount: how shards come from shards.
 
+use std::time::Duration;
+
 use super::hash::{HashRange, parse_hash_key};
 use super::stream::{Change, Mode, Status, Stream};
 use super::validate::{Addressed, check_range, required, required_shard_id};
 use super::{Kinesis, shard::shard_number};
 use crate::clock::Moment;
 use crate::error::ServiceError;
+use crate::limits;
 use crate::model::{
     MergeShardsInput, Response, SplitShardInput, UpdateShardCountInput, UpdateShardCountOutput,
 };
+use crate::rule::Rule;
+
+/// What the number of changes of the shard count is limited for.
+const DAY: Duration = Duration::from_secs(86_400);
 
 /// A change of the shards, found valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,8 +115,20 @@ impl Kinesis {
                 "UpdateShardCount cannot scale down below half your current open shard count. {counts}"
             )));
         }
+        if self.enforces(Rule::ShardCountChanges) {
+            let recent = stream.count_changes.iter().filter(|change| now.since(**change) < DAY).count();
+            if recent >= limits::SHARD_COUNT_CHANGES_PER_DAY {
+                return Err(ServiceError::limit_exceeded(format!(
+                    "UpdateShardCount was called {recent} times for stream {} in the last 24 hours.",
+                    stream.name
+                )));
+            }
+        }
         let (stream_name, stream_arn) = (stream.name.clone(), stream.arn.clone());
         self.check_shard_quota(target.saturating_sub(current))?;
+        let changes = &mut self.find_mut(input)?.count_changes;
+        changes.retain(|change| now.since(*change) < DAY);
+        changes.push(now);
         self.begin(now, input, Reshard::Scale { target })?;
         Ok(Response::UpdateShardCount(UpdateShardCountOutput {
             stream_name,
@@ -212,6 +231,7 @@ impl Stream {
         shard.ending = Some(ending);
         shard.closed = Some(now);
         self.open.remove(&shard.range.start);
+        self.woken.extend(&shard.subscribers);
         shard.range
     }
 }

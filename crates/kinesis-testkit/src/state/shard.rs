@@ -14,7 +14,8 @@ use crate::limits;
 #[derive(Clone)]
 pub(crate) struct Stored {
     pub(crate) ordinal: u64,
-    pub(crate) partition_key: Arc<str>,
+    /// Absent where the stream distributes records by itself and the writer gave none.
+    pub(crate) partition_key: Option<Arc<str>>,
     pub(crate) explicit_hash_key: Option<u128>,
     pub(crate) data: Bytes,
     pub(crate) arrived: Moment,
@@ -23,7 +24,7 @@ pub(crate) struct Stored {
 impl Stored {
     /// What the limits count: data and partition key.
     pub(crate) fn size(&self) -> u64 {
-        (self.data.len() + self.partition_key.len()) as u64
+        (self.data.len() + self.partition_key.as_ref().map_or(0, |key| key.len())) as u64
     }
 }
 
@@ -63,6 +64,8 @@ pub(crate) struct Shard {
     /// In the order of their ordinals.
     pub(crate) records: VecDeque<Stored>,
     pub(crate) quotas: Quotas,
+    /// The subscriptions that read it.
+    pub(crate) subscribers: Vec<u64>,
 }
 
 impl Shard {
@@ -79,6 +82,7 @@ impl Shard {
             closed: None,
             records: VecDeque::new(),
             quotas: Quotas::new(now),
+            subscribers: Vec::new(),
         }
     }
 

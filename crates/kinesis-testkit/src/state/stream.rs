@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::consumer::Consumer;
+use super::encryption::Encryption;
 use super::hash::HashRange;
+use super::mode::Distribution;
 use super::reshard::Reshard;
 use super::sequence::Sequences;
 use super::shard::{Shard, shard_number};
@@ -78,6 +81,15 @@ pub(crate) struct Stream {
     /// The open shards by the start of their range: they cover every hash key exactly once.
     pub(crate) open: BTreeMap<u128, usize>,
     pub(crate) sequences: Sequences,
+    pub(super) consumers: BTreeMap<String, Consumer>,
+    pub(super) encryption: Option<Encryption>,
+    pub(super) distribution: Distribution,
+    /// Counts the records that the service distributes by itself.
+    pub(super) turn: usize,
+    /// When the shard count was changed by request, of the last day.
+    pub(super) count_changes: Vec<Moment>,
+    /// Subscriptions with news.
+    pub(super) woken: Vec<u64>,
 }
 
 impl Stream {
@@ -177,6 +189,12 @@ impl NewStream {
             tags: self.tags,
             shards: Vec::new(),
             open: BTreeMap::new(),
+            consumers: BTreeMap::new(),
+            encryption: None,
+            distribution: Distribution::default(),
+            turn: 0,
+            count_changes: Vec::new(),
+            woken: Vec::new(),
         }
     }
 }

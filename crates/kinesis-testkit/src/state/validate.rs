@@ -4,9 +4,9 @@ use super::stream::Stream;
 use super::{Kinesis, Status};
 use crate::error::ServiceError;
 use crate::model::{
-    DescribeStreamInput, GetShardIteratorInput, ListShardsInput, MaxRecordSizeInput, MergeShardsInput,
-    PutRecordInput, PutRecordsInput, RetentionInput, SplitShardInput, StreamInput, TagsInput,
-    UpdateShardCountInput,
+    DescribeStreamInput, EncryptionInput, GetShardIteratorInput, ListShardsInput, MaxRecordSizeInput,
+    MergeShardsInput, PutRecordInput, PutRecordsInput, RetentionInput, SplitShardInput, StreamInput,
+    TagsInput, UpdateShardCountInput,
 };
 
 /// The stream that a request names: by name, by ARN, or by both if they agree.
@@ -33,6 +33,7 @@ macro_rules! addressed {
 
 addressed!(
     DescribeStreamInput,
+    EncryptionInput,
     GetShardIteratorInput,
     ListShardsInput,
     MergeShardsInput,
@@ -56,10 +57,22 @@ impl Addressed for MaxRecordSizeInput {
     }
 }
 
+/// A stream that is named by its ARN alone.
+pub(crate) struct StreamArn<'a>(pub(crate) &'a str);
+
+impl Addressed for StreamArn<'_> {
+    fn address(&self) -> Address<'_> {
+        Address { name: None, arn: Some(self.0) }
+    }
+}
+
 impl<'a> Address<'a> {
     /// The stream's name, taken from the ARN if need be. Says nothing of whether it exists.
     pub(crate) fn stream_name(self) -> Option<&'a str> {
-        self.name.or_else(|| self.arn.and_then(|arn| arn.rsplit_once(":stream/")).map(|(_, name)| name))
+        let named = self.arn.and_then(|arn| arn.rsplit_once(":stream/"));
+        // A consumer's ARN goes on after the stream's name.
+        let named = named.map(|(_, name)| name.split_once('/').map_or(name, |(name, _)| name));
+        self.name.or(named)
     }
 }
 

@@ -1,30 +1,33 @@
 //! PutRecord and PutRecords.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::Kinesis;
 use super::hash::{hash_partition_key, parse_hash_key};
+use super::mode::Distribution;
 use super::read::rate_exceeded;
 use super::shard::{Stored, shard_id};
 use super::stream::Stream;
 use crate::clock::Moment;
 use crate::error::ServiceError;
 use crate::faults::RecordFaults;
-use crate::limits::{self, Rule};
+use crate::limits;
 use crate::model::{
     PutEntry, PutRecordInput, PutRecordOutput, PutRecordsInput, PutRecordsOutput, PutResult, Response,
 };
+use crate::rule::Rule;
 
 /// A record that was found valid.
 pub(super) struct Checked {
-    partition_key: Arc<str>,
+    partition_key: Option<Arc<str>>,
     explicit_hash_key: Option<u128>,
     data: bytes::Bytes,
 }
 
 impl Checked {
     fn size(&self) -> u64 {
-        (self.data.len() + self.partition_key.len()) as u64
+        (self.data.len() + self.partition_key.as_ref().map_or(0, |key| key.len())) as u64
     }
 }
 
@@ -34,6 +37,7 @@ struct WriteRules {
     bytes: bool,
     records: bool,
     retention: bool,
+    on_demand_splits: Option<Duration>,
 }
 
 impl Kinesis {
@@ -53,10 +57,16 @@ impl Kinesis {
         }
         let rules = self.write_rules();
         let account = self.settings.account.clone();
+        let name = self.find_serving(&input)?.name.clone();
+        self.check_key(&name)?;
         let stream = self.find_serving(&input)?;
-        let record = check(entry, None, stream.max_record_bytes())?;
+        let record = check(entry, None, stream)?;
         let (sequence_number, shard_id) = stream.write(now, record, rules, &account)?;
-        Ok(Response::PutRecord(PutRecordOutput { shard_id, sequence_number }))
+        Ok(Response::PutRecord(PutRecordOutput {
+            shard_id,
+            sequence_number,
+            encryption_type: stream.encryption_of_records(),
+        }))
     }
 
     pub(super) fn put_records(
@@ -82,47 +92,52 @@ impl Kinesis {
         }
         let rules = self.write_rules();
         let account = self.settings.account.clone();
+        let name = self.find_serving(&input)?.name.clone();
+        self.check_key(&name)?;
+        let mut order: Vec<_> = (0..entries.len()).collect();
+        if self.enforces(Rule::RecordOrder) {
+            self.random.shuffle(&mut order);
+        }
         let stream = self.find_serving(&input)?;
-        let most = stream.max_record_bytes();
-        let records: Vec<_> = entries
+        let mut records: Vec<_> = entries
             .into_iter()
             .enumerate()
-            .map(|(index, entry)| check(entry, Some(index + 1), most))
+            .map(|(index, entry)| check(entry, Some(index + 1), stream).map(Some))
             .collect::<Result<_, _>>()?;
-        if records.iter().map(Checked::size).sum::<u64>() > limits::WRITE_BYTES_PER_CALL {
+        if records.iter().flatten().map(Checked::size).sum::<u64>() > limits::WRITE_BYTES_PER_CALL {
             return Err(ServiceError::invalid_argument(format!(
                 "Records size exceeds {} MB limit",
                 limits::WRITE_BYTES_PER_CALL >> 20
             )));
         }
         let mut failed = 0;
-        let results: Vec<_> = records
-            .into_iter()
-            .enumerate()
-            .map(|(index, record)| {
-                let written = match faults.refuse(index) {
-                    Some(error) => Err(error),
-                    None => stream.write(now, record, rules, &account),
-                };
-                match written {
-                    Ok((sequence, shard)) => PutResult {
-                        sequence_number: Some(sequence),
-                        shard_id: Some(shard),
-                        ..PutResult::default()
-                    },
-                    Err(error) => {
-                        failed += 1;
-                        PutResult {
-                            error_code: Some(error.code().to_owned()),
-                            error_message: Some(error.message().to_owned()),
-                            ..PutResult::default()
-                        }
-                    }
+        let mut results = vec![PutResult::default(); records.len()];
+        // The results keep the order of the request, whatever the order of the records in the stream.
+        for index in order {
+            let Some(record) = records[index].take() else { continue };
+            let written = match faults.refuse(index) {
+                Some(error) => Err(error),
+                None => stream.write(now, record, rules, &account),
+            };
+            let result = &mut results[index];
+            match written {
+                Ok((sequence, shard)) => {
+                    result.sequence_number = Some(sequence);
+                    result.shard_id = Some(shard);
                 }
-            })
-            .collect();
+                Err(error) => {
+                    failed += 1;
+                    result.error_code = Some(error.code().to_owned());
+                    result.error_message = Some(error.message().to_owned());
+                }
+            }
+        }
         let failed_record_count = faults.failed_count().unwrap_or(failed);
-        Ok(Response::PutRecords(PutRecordsOutput { failed_record_count, records: results }))
+        Ok(Response::PutRecords(PutRecordsOutput {
+            failed_record_count,
+            records: results,
+            encryption_type: stream.encryption_of_records(),
+        }))
     }
 
     fn write_rules(&self) -> WriteRules {
@@ -130,6 +145,7 @@ impl Kinesis {
             bytes: self.enforces(Rule::WriteByteRate),
             records: self.enforces(Rule::WriteRecordRate),
             retention: self.enforces(Rule::Retention),
+            on_demand_splits: self.enforces(Rule::OnDemandSplits).then_some(self.settings.reshard_delay),
         }
     }
 
@@ -143,7 +159,7 @@ impl Kinesis {
         let rules = WriteRules { bytes: false, records: false, ..self.write_rules() };
         let account = self.settings.account.clone();
         let stream = self.find_serving(&crate::model::StreamInput::named(name))?;
-        let record = check(entry, None, stream.max_record_bytes())?;
+        let record = check(entry, None, stream)?;
         stream.write(now, record, rules, &account)
     }
 }
@@ -157,8 +173,11 @@ impl Stream {
         rules: WriteRules,
         account: &str,
     ) -> Result<(String, String), ServiceError> {
-        let hash_key = record.explicit_hash_key.unwrap_or_else(|| hash_partition_key(&record.partition_key));
-        let number = self.route(hash_key);
+        let number = match (self.distribution, record.explicit_hash_key, &record.partition_key) {
+            (Distribution::UserPartitionKey, Some(hash_key), _) => self.route(hash_key),
+            (Distribution::UserPartitionKey, None, Some(key)) => self.route(hash_partition_key(key)),
+            _ => self.next_in_turn(),
+        };
         let size = record.size();
         let horizon = if rules.retention { self.horizon(now) } else { None };
         let shard = &mut self.shards[number];
@@ -166,6 +185,9 @@ impl Stream {
         let allowed = (!rules.records || quotas.write_records.holds(now, 1))
             && (!rules.bytes || quotas.write_bytes.holds(now, size));
         if !allowed {
+            if let Some(delay) = rules.on_demand_splits {
+                self.split_on_demand(number, now.plus(delay));
+            }
             return Err(rate_exceeded(&shard_id(number), &self.name, account));
         }
         if rules.records {
@@ -177,6 +199,7 @@ impl Stream {
         let ordinal = self.sequences.allocate();
         let Checked { partition_key, explicit_hash_key, data } = record;
         shard.records.push_back(Stored { ordinal, partition_key, explicit_hash_key, data, arrived: now });
+        self.woken.extend(&shard.subscribers);
         if let Some(horizon) = horizon {
             shard.trim(horizon);
         }
@@ -185,27 +208,18 @@ impl Stream {
 }
 
 /// Checks one record. `place` counts from one and is absent for a call with a single record.
-fn check(entry: PutEntry, place: Option<usize>, most: u64) -> Result<Checked, ServiceError> {
+fn check(entry: PutEntry, place: Option<usize>, stream: &Stream) -> Result<Checked, ServiceError> {
     let member = |name: &str| match place {
         Some(place) => format!("records.{place}.member.{name}"),
         None => name.to_owned(),
     };
     let data = entry.data.ok_or_else(|| ServiceError::missing(&member("data")))?.0;
-    let key = entry.partition_key.ok_or_else(|| ServiceError::missing(&member("partitionKey")))?;
-    if key.is_empty() {
-        return Err(ServiceError::constraint(
-            "''",
-            &member("partitionKey"),
-            "have length greater than or equal to 1",
-        ));
+    let by_key = stream.distribution == Distribution::UserPartitionKey;
+    if by_key && entry.partition_key.is_none() {
+        return Err(ServiceError::missing(&member("partitionKey")));
     }
-    if key.chars().count() > limits::PARTITION_KEY_CHARS {
-        // Partition keys are the caller's data: the message shows none of it.
-        return Err(ServiceError::constraint(
-            "of too many characters",
-            &member("partitionKey"),
-            &format!("have length less than or equal to {}", limits::PARTITION_KEY_CHARS),
-        ));
+    if let Some(key) = &entry.partition_key {
+        check_partition_key(key, &member("partitionKey"))?;
     }
     let explicit_hash_key = match entry.explicit_hash_key.as_deref() {
         None => None,
@@ -216,7 +230,8 @@ fn check(entry: PutEntry, place: Option<usize>, most: u64) -> Result<Checked, Se
             ))
         })?),
     };
-    let record = Checked { partition_key: key.into(), explicit_hash_key, data };
+    let record = Checked { partition_key: entry.partition_key.map(Arc::from), explicit_hash_key, data };
+    let most = stream.max_record_bytes();
     if record.size() > most {
         return Err(ServiceError::constraint(
             &format!("of {} bytes with its partition key", record.size()),
@@ -225,4 +240,16 @@ fn check(entry: PutEntry, place: Option<usize>, most: u64) -> Result<Checked, Se
         ));
     }
     Ok(record)
+}
+
+fn check_partition_key(key: &str, member: &str) -> Result<(), ServiceError> {
+    if key.is_empty() {
+        return Err(ServiceError::constraint("''", member, "have length greater than or equal to 1"));
+    }
+    if key.chars().count() > limits::PARTITION_KEY_CHARS {
+        // Partition keys are the caller's data: the message shows none of it.
+        let constraint = format!("have length less than or equal to {}", limits::PARTITION_KEY_CHARS);
+        return Err(ServiceError::constraint("of too many characters", member, &constraint));
+    }
+    Ok(())
 }

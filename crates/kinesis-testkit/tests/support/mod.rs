@@ -1,14 +1,20 @@
 //! Helpers that several test files share.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
+pub mod efo;
+
 use std::fmt::Debug;
+use std::time::Duration;
 
 use aws_sdk_kinesis::Client;
 use aws_sdk_kinesis::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_kinesis::operation::get_records::GetRecordsOutput;
 use aws_sdk_kinesis::primitives::{Blob, DateTime};
 use aws_sdk_kinesis::types::{PutRecordsRequestEntry, ShardIteratorType};
-use kinesis_testkit::{TestClock, TestKinesis};
+use kinesis_testkit::{Rule, TestClock, TestKinesis};
+
+/// The ARN of the stream `s`.
+pub const ARN: &str = "arn:aws:kinesis:us-east-1:123456789012:stream/s";
 
 pub const SHARD_0: &str = "shardId-000000000000";
 pub const SHARD_1: &str = "shardId-000000000001";
@@ -83,4 +89,16 @@ pub fn with_stream(shards: usize) -> (TestKinesis, Client) {
     kinesis.create_stream("s", shards).unwrap();
     let client = kinesis.client();
     (kinesis, client)
+}
+
+/// A service without one of its rules, with one active stream `s` of one shard.
+pub fn without(rule: Rule) -> (TestKinesis, Client) {
+    let kinesis = TestKinesis::builder().without(rule).build();
+    kinesis.create_stream("s", 1).unwrap();
+    let client = kinesis.client();
+    (kinesis, client)
+}
+
+pub async fn after(millis: u64) {
+    tokio::time::sleep(Duration::from_millis(millis)).await;
 }

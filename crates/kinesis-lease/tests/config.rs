@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use kinesis_lease::{ConfigError, LeaseConfig};
+use kinesis_lease::LeaseConfig;
 
 fn refused(config: &LeaseConfig) -> &'static str {
-    let ConfigError { field, .. } = config.validate().expect_err("it should be refused");
-    field
+    config.validate().expect_err("it should be refused").field()
 }
 
 /// S-003, S-026, S-027, S-029: the documented defaults.
@@ -30,7 +29,7 @@ fn a_heartbeat_interval_not_smaller_than_the_expiry_is_refused() {
     let config = LeaseConfig::default();
     for interval in [10, 11, 100] {
         let error = config.clone().heartbeat_interval(Duration::from_secs(interval)).validate().unwrap_err();
-        assert_eq!(error.to_string(), "invalid heartbeat_interval: must be shorter than expiry");
+        assert_eq!(error.to_string(), "invalid setting `heartbeat_interval`: must be shorter than expiry");
     }
 }
 

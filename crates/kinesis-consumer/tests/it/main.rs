@@ -11,6 +11,8 @@ mod endings;
 #[cfg(test)]
 mod failure;
 #[cfg(test)]
+mod life;
+#[cfg(test)]
 mod lifecycle;
 #[cfg(test)]
 mod quiet;

@@ -124,7 +124,6 @@ async fn serve(options: Options) -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-#[cfg(feature = "tls")]
 async fn serve_tls(
     kinesis: &TestKinesis,
     port: u16,
@@ -139,22 +138,13 @@ async fn serve_tls(
     Ok(server)
 }
 
-#[cfg(not(feature = "tls"))]
-async fn serve_tls(_: &TestKinesis, _: u16, _: Option<&Path>) -> Result<Server, Box<dyn std::error::Error>> {
-    Err("this server was built without the feature `tls`".into())
-}
-
 /// What happens is told on the standard error: `RUST_LOG` says how much, by default what is worth knowing.
-#[cfg(feature = "logs")]
 fn start_logging() {
     use tracing_subscriber::EnvFilter;
 
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(false).init();
 }
-
-#[cfg(not(feature = "logs"))]
-fn start_logging() {}
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -202,7 +192,7 @@ mod tests {
             ("--port -1", "--port: `-1` is not a number in its range"),
             ("--stream a", "--stream wants NAME:SHARDS"),
             ("--tls", "--tls is no option"),
-            ("--tls-port x", "--tls-port: \"x\" is not a number in its range"),
+            ("--tls-port x", "--tls-port: `x` is not a number in its range"),
         ] {
             assert_eq!(parse_words(line).unwrap_err(), message);
         }

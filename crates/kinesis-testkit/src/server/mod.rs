@@ -53,10 +53,12 @@ impl Server {
     ) -> io::Result<Self> {
         #[cfg(feature = "tls")]
         let tls = if options.tls { Some(tls::Tls::new()?) } else { None };
+        #[cfg_attr(not(feature = "tls"), expect(unused_mut, reason = "only TLS has a certificate"))]
+        let mut certificate_pem = None;
         #[cfg(feature = "tls")]
-        let certificate_pem = tls.as_ref().map(|tls| tls.certificate_pem.clone());
-        #[cfg(not(feature = "tls"))]
-        let certificate_pem = None;
+        if let Some(tls) = &tls {
+            certificate_pem = Some(tls.certificate_pem.clone());
+        }
         let listener = TcpListener::bind(addr).await?;
         let server = Self {
             addr: listener.local_addr()?,

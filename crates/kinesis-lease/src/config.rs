@@ -51,6 +51,9 @@ pub struct LeaseConfig {
     pub max_leases: Option<usize>,
 }
 
+/// Longer times are mistakes, and sums of them would overflow.
+const MAX_DURATION: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
 impl Default for LeaseConfig {
     fn default() -> Self {
         Self {
@@ -147,6 +150,9 @@ impl LeaseConfig {
         for (field, duration) in durations {
             if duration.is_zero() {
                 return Err(ConfigError::new(field, "must be longer than zero"));
+            }
+            if duration > MAX_DURATION {
+                return Err(ConfigError::new(field, "must not be longer than a year"));
             }
         }
         if self.heartbeat_interval >= self.expiry {

@@ -90,3 +90,18 @@ mod file {
         assert_eq!(serde_json::from_str::<LeaseConfig>(&text).unwrap(), config);
     }
 }
+
+/// S-117: times that no sum could hold are refused by name, without a panic.
+#[test]
+fn absurdly_long_times_are_refused() {
+    let config = LeaseConfig::default;
+    assert_eq!(refused(&config().expiry(Duration::MAX)), "expiry");
+    assert_eq!(
+        refused(&config().heartbeat_interval(Duration::MAX).expiry(Duration::MAX)),
+        "heartbeat_interval"
+    );
+    assert_eq!(refused(&config().look_interval(Duration::MAX)), "look_interval");
+    assert_eq!(refused(&config().discovery_interval(Duration::MAX)), "discovery_interval");
+    assert_eq!(refused(&config().hand_over_timeout(Duration::MAX)), "hand_over_timeout");
+    assert_eq!(refused(&config().store_timeout(Duration::MAX)), "store_timeout");
+}

@@ -202,7 +202,7 @@ mod tests {
             ("--port -1", "--port: `-1` is not a number in its range"),
             ("--stream a", "--stream wants NAME:SHARDS"),
             ("--tls", "--tls is no option"),
-            ("--tls-port x", "--tls-port: \"x\" is not a number in its range"),
+            ("--tls-port x", "--tls-port: `x` is not a number in its range"),
         ] {
             assert_eq!(parse_words(line).unwrap_err(), message);
         }

@@ -29,6 +29,25 @@ pub(crate) const COMPRESSORS: Need = Need {
     packages: &["gzip", "lz4", "zstd"],
 };
 
+/// The clients' modules want this version or a newer one.
+pub(crate) const GO: Need = Need {
+    what: "Go 1.24",
+    found: || {
+        process::capture(Command::new("go").args(["env", "GOVERSION"]))
+            .ok()
+            .and_then(|version| version.trim().strip_prefix("go1.")?.split('.').next()?.parse::<u32>().ok())
+            .is_some_and(|minor| minor >= 24)
+    },
+    packages: &["golang-go"],
+};
+
+/// A program of one file is compiled and run by `java` itself.
+pub(crate) const JAVA: Need = Need {
+    what: "a Java 17 development kit with Maven",
+    found: || answers("java", "-version") && answers("javac", "-version") && answers("mvn", "--version"),
+    packages: &["default-jdk-headless", "maven"],
+};
+
 pub(crate) const NODE: Need = Need {
     what: "Node.js with npm",
     found: || answers("node", "--version") && answers("npm", "--version"),

@@ -60,6 +60,12 @@ pub enum Fault {
         /// What.
         fault: StreamFault,
     },
+    /// A GetRecords call returns no records, the position that it was asked for as the next one, and this
+    /// `MillisBehindLatest`.
+    EmptyPage {
+        /// The lag that it tells, in milliseconds.
+        millis_behind: u64,
+    },
     /// The `FailedRecordCount` of a PutRecords reply says this, whatever the list of results says.
     FailedRecordCount(i64),
     /// Several of them at once.
@@ -114,6 +120,7 @@ impl Faults {
                 operation,
                 stream: None,
                 chance: None,
+                until: None,
                 shard: None,
                 skip: 0,
                 every: 1,
@@ -173,6 +180,12 @@ impl FaultRule {
         self
     }
 
+    /// Hits calls only for this time of the service's clock, from now on.
+    pub fn during(mut self, time: Duration) -> Self {
+        self.rule.until = Some(self.service.clock.elapsed().saturating_add(time));
+        self
+    }
+
     /// Hits `n` calls, then no more.
     pub fn times(mut self, n: u64) -> Self {
         self.rule.left = Some(n);
@@ -213,6 +226,8 @@ struct Rule {
     every: u64,
     /// Of the calls that would be hit, this part is.
     chance: Option<f64>,
+    /// When it ends, as the time since the service's clock was made.
+    until: Option<Duration>,
     /// Calls still to be hit; none means without end.
     left: Option<u64>,
     fault: Option<Fault>,
@@ -245,11 +260,13 @@ impl Plan {
     /// What happens to a call.
     pub(crate) fn effect(
         &mut self,
+        now: Duration,
         operation: Operation,
         stream: Option<&str>,
         shard: Option<&str>,
     ) -> Effect {
         let mut effect = Effect::default();
+        self.rules.retain(|rule| rule.until.is_none_or(|until| now < until));
         let random = &mut self.random;
         let hit =
             self.rules.iter_mut().position(|rule| rule.fits(operation, stream, shard) && rule.hits(random));
@@ -310,17 +327,19 @@ impl Effect {
                 self.refuse = Some(ServiceError::expired_iterator("Iterator expired by script."));
             }
             Fault::PartialFailure { every, code } => self.records.every.push(((*every).max(1), code.clone())),
+            Fault::EmptyPage { millis_behind } => self.records.empty_page = Some(*millis_behind),
             Fault::FailedRecordCount(count) => self.records.failed_count = Some(*count),
             Fault::All(faults) => faults.iter().for_each(|fault| self.add(operation, fault)),
         }
     }
 }
 
-/// What the script does to the entries of one PutRecords call.
+/// What the script does to the records of one call.
 #[derive(Debug, Default)]
 pub(crate) struct RecordFaults {
     every: Vec<(usize, String)>,
     failed_count: Option<i64>,
+    empty_page: Option<u64>,
 }
 
 impl RecordFaults {
@@ -328,6 +347,11 @@ impl RecordFaults {
     pub(crate) fn refuse(&self, index: usize) -> Option<ServiceError> {
         let (_, code) = self.every.iter().find(|(every, _)| (index + 1).is_multiple_of(*every))?;
         Some(ServiceError::new(code.clone(), 400, "Refused by script."))
+    }
+
+    /// The lag that a page without records tells.
+    pub(crate) fn empty_page(&self) -> Option<u64> {
+        self.empty_page
     }
 
     pub(crate) fn failed_count(&self) -> Option<i64> {

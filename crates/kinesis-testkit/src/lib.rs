@@ -9,11 +9,15 @@ mod error;
 mod faults;
 mod format;
 mod frames;
+#[cfg(any(fuzzing, test))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod handle;
 pub mod limits;
 mod model;
 mod rule;
 mod rules_file;
+pub mod scenarios;
 mod server;
 mod service;
 mod state;

@@ -34,6 +34,8 @@ struct RuleEntry {
     chance: Option<f64>,
     /// Absent means that the rule has no end.
     times: Option<u64>,
+    /// How long it holds after the start.
+    during_ms: Option<u64>,
     fault: FaultEntry,
 }
 
@@ -60,6 +62,9 @@ enum FaultEntry {
     PartialFailure {
         every: usize,
         code: String,
+    },
+    EmptyPage {
+        millis_behind: u64,
     },
     FailedRecordCount(i64),
     InStream {
@@ -119,6 +124,7 @@ impl From<FaultEntry> for Fault {
             FaultEntry::RetireConnection => Self::RetireConnection,
             FaultEntry::RefuseStream => Self::RefuseStream,
             FaultEntry::PartialFailure { every, code } => Self::PartialFailure { every, code },
+            FaultEntry::EmptyPage { millis_behind } => Self::EmptyPage { millis_behind },
             FaultEntry::FailedRecordCount(count) => Self::FailedRecordCount(count),
             FaultEntry::InStream { at, fault } => Self::InStream { at: at.into(), fault: fault.into() },
             FaultEntry::All(entries) => Self::All(entries.into_iter().map(Self::from).collect()),
@@ -164,7 +170,7 @@ impl Faults {
     /// Adds the rules of a JSON text, in their order, and returns how many there are. None is added if one is wrong.
     ///
     /// The text is a list of objects. Each has a `fault` and, as far as the rule is not for every call, `operation`,
-    /// `stream`, `shard`, `skip`, `every`, `chance` and `times`, as the methods of [`FaultRule`](crate::FaultRule).
+    /// `stream`, `shard`, `skip`, `every`, `chance`, `times` and `during_ms`, as the methods of [`FaultRule`](crate::FaultRule).
     /// A rule without `times` has no end. Faults are named as the variants of [`Fault`] in kebab-case; times are in
     /// milliseconds.
     ///
@@ -210,6 +216,9 @@ impl Faults {
                 rule = rule.shard(shard);
             }
             rule = rule.skip(entry.skip).every(entry.every.unwrap_or(1));
+            if let Some(ms) = entry.during_ms {
+                rule = rule.during(Duration::from_millis(ms));
+            }
             rule = match entry.times {
                 Some(times) => rule.times(times),
                 None => rule.always(),

@@ -102,7 +102,8 @@ impl Service {
         let (number, mut effect, stream) = {
             let mut inner = self.lock();
             let call = Call::new(self.clock.now(), self.clock.elapsed(), &request);
-            let effect = inner.plan.effect(operation, call.stream.as_deref(), call.shard.as_deref());
+            let effect =
+                inner.plan.effect(call.elapsed, operation, call.stream.as_deref(), call.shard.as_deref());
             let stream = call.stream.clone();
             (inner.log.begin(call), effect, stream)
         };

@@ -43,6 +43,40 @@ async fn it_says_where_it_listens_and_ends_on_sigterm() {
     assert!(running.0.wait().unwrap().success());
 }
 
+#[tokio::test]
+async fn it_takes_rules_from_a_file_and_serves_tls() {
+    let folder = std::env::temp_dir().join(format!("kinesis-test-server-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let (rules, certificate) = (folder.join("rules.json"), folder.join("certificate.pem"));
+    std::fs::write(&rules, r#"[{"operation": "ListStreams", "times": 1, "fault": "internal-failure"}]"#)
+        .unwrap();
+    let arguments = ["--port", "0", "--tls-port", "0", "--certificate", certificate.to_str().unwrap()];
+    let mut command = server(&arguments);
+    let mut running = Running(
+        command.args(["--rules", rules.to_str().unwrap(), "--without", "retention"]).spawn().unwrap(),
+    );
+    let mut lines = BufReader::new(running.0.stdout.take().unwrap()).lines();
+    assert!(lines.next().unwrap().unwrap().starts_with("listening on https://127.0.0.1:"));
+    let line = lines.next().unwrap().unwrap();
+    let http = aws_smithy_http_client::Builder::new().build_http();
+    let config = aws_sdk_kinesis::config::Builder::from(&TestKinesis::new().sdk_config());
+    let url = line.strip_prefix("listening on ").unwrap();
+    let client = Client::from_conf(config.http_client(http).endpoint_url(url).build());
+    assert_eq!(support::code(client.list_streams().send().await), "InternalFailure");
+    client.list_streams().send().await.unwrap();
+    assert!(std::fs::read_to_string(certificate).unwrap().starts_with("-----BEGIN CERTIFICATE-----"));
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn rules_that_cannot_be_read_are_an_error() {
+    let mut running = Running(server(&["--port", "0", "--rules", "/nowhere/rules.json"]).spawn().unwrap());
+    assert_eq!(running.0.wait().unwrap().code(), Some(1));
+    let mut text = String::new();
+    running.0.stderr.take().unwrap().read_to_string(&mut text).unwrap();
+    assert!(text.contains("/nowhere/rules.json: "), "{text}");
+}
+
 #[test]
 fn a_bad_option_ends_it_with_its_name_and_the_usage() {
     let mut running = Running(server(&["--prot", "1"]).spawn().unwrap());

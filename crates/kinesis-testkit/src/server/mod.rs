@@ -115,6 +115,24 @@ impl Drop for Server {
     }
 }
 
+/// Serves one connection until it ends.
+#[cfg(any(fuzzing, test))]
+pub(crate) async fn serve_connection<C>(service: Arc<Service>, connection: C)
+where
+    C: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let front = Front {
+        service,
+        options: ServeOptions::new(),
+        #[cfg(feature = "tls")]
+        tls: None,
+        tasks: TaskTracker::new(),
+        drain: CancellationToken::new(),
+        stop: CancellationToken::new(),
+    };
+    front.serve(connection).await;
+}
+
 /// What the tasks of a server share.
 #[derive(Clone)]
 struct Front {

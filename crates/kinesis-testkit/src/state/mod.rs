@@ -109,7 +109,7 @@ impl Kinesis {
             Request::DescribeStream(input) => self.describe_stream(now, &input),
             Request::DescribeStreamConsumer(input) => self.describe_consumer(&input),
             Request::DescribeStreamSummary(input) => self.describe_stream_summary(&input),
-            Request::GetRecords(input) => self.get_records(now, &input),
+            Request::GetRecords(input) => self.get_records(now, &input, faults),
             Request::GetShardIterator(input) => self.get_shard_iterator(now, &input),
             Request::IncreaseStreamRetentionPeriod(input) => self.increase_retention(&input),
             Request::ListShards(input) => self.list_shards(now, &input),

@@ -8,6 +8,7 @@ use super::validate::{check_range, required, required_shard_id};
 use super::{Kinesis, Status};
 use crate::clock::Moment;
 use crate::error::ServiceError;
+use crate::faults::RecordFaults;
 use crate::limits;
 use crate::model::{
     Blob, ChildShard, GetRecordsInput, GetRecordsOutput, GetShardIteratorInput, GetShardIteratorOutput,
@@ -63,6 +64,7 @@ impl Kinesis {
         &mut self,
         now: Moment,
         input: &GetRecordsInput,
+        faults: &RecordFaults,
     ) -> Result<Response, ServiceError> {
         let token = required(input.shard_iterator.as_deref(), "shardIterator")?;
         let highest = limits::READ_RECORDS_PER_CALL;
@@ -107,15 +109,16 @@ impl Kinesis {
         }
         shard.quotas.read_calls.take(now, 1);
 
+        let limit = if faults.empty_page().is_some() { 0 } else { limit };
         let page = Page::of(shard, from.position, limit, limits::READ_BYTES_PER_CALL);
         shard.quotas.read_bytes.take(now, page.bytes);
         let shard = &stream.shards[from.shard];
-        let ended = !shard.is_open() && !page.leaves_unread(shard);
+        let ended = !shard.is_open() && !page.leaves_unread(shard) && faults.empty_page().is_none();
         let position = page.position(shard, from.position);
         Ok(Response::GetRecords(GetRecordsOutput {
             records: page.records(stream, shard),
             next_shard_iterator: (!ended).then(|| ShardIterator { position, issued: now, ..from }.encode()),
-            millis_behind_latest: page.millis_behind(shard, now),
+            millis_behind_latest: faults.empty_page().unwrap_or_else(|| page.millis_behind(shard, now)),
             child_shards: ended.then(|| children(stream, shard)),
         }))
     }

@@ -14,7 +14,7 @@ pub enum ShardOutcome {
     /// The handler, or a record that it was to finish later, did not end before the deadline. What was finished is
     /// stored; the rest comes again.
     GaveUp,
-    /// The lease had been lost to another worker or to expiry.
+    /// The lease was lost to another worker or to expiry while the shard's work was ending.
     LeaseLost,
     /// The shard was closed and is finished.
     ShardEnded,

@@ -368,6 +368,25 @@ async fn a_handler_that_blocks_its_thread_is_reported_as_stuck() {
     drop(release);
 }
 
+/// S-004, S-043: dropping a consumer is a crash also with the heartbeat on its own thread: nothing is released, so that no
+/// other worker meets a handler that is still at work.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dropped_consumer_releases_nothing() {
+    for _ in 0..20 {
+        let world = World::new(4);
+        let store: Arc<dyn LeaseStore> = world.leases.clone();
+        let consumer = Consumer::builder(world.kinesis.client(), APPLICATION, STREAM)
+            .lease_store(store)
+            .worker_id("w1")
+            .for_each(Journal::default().handler("w1"));
+        let handle = consumer.build().unwrap().spawn();
+        eventually(|| world.shares(&["w1"]) == [4]).await;
+        drop(handle);
+        eventually(|| Arc::strong_count(&world.leases) == 1).await;
+        assert_eq!(world.shares(&["w1"]), [4]);
+    }
+}
+
 /// S-018: what was delivered before the stop and after the restart is everything, once.
 #[tokio::test(start_paused = true)]
 async fn stops_and_restarts_repeat_nothing() {

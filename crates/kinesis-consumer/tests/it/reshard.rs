@@ -9,6 +9,7 @@ use kinesis_core::Checkpoint;
 use kinesis_testkit::Operation;
 
 use crate::common::{Journal, STREAM, World, eventually, stop};
+use crate::quiet::Captured;
 
 const FIRST: &str = "shardId-000000000000";
 
@@ -192,4 +193,36 @@ async fn a_finished_shard_is_not_read_again_after_a_restart() {
     assert!(opened.iter().all(|call| call.shard.as_deref() != Some(FIRST)));
     assert_eq!(world.kinesis.shards(STREAM).unwrap().len(), 3, "it is still listed");
     assert!(stop(&handle).await.is_clean());
+}
+
+/// F-21: a worker comes back after its shard was closed, outlived by its retention and forgotten by the service: the loss is
+/// reported, the lease is closed and the children are read, without a crash loop.
+#[tokio::test(start_paused = true)]
+async fn a_shard_that_is_gone_is_reported_and_its_children_are_read() {
+    let world = World::new(1);
+    world.put(0, 5, 5);
+    let journal = Journal::default();
+    let handle = spawn(&world, &journal, "w1", Duration::from_secs(1));
+    eventually(|| journal.len() == 2).await;
+    stop(&handle).await;
+    assert!(!world.is_ended(FIRST));
+    world.kinesis.split(STREAM, FIRST).unwrap();
+    tokio::time::sleep(Duration::from_secs(25 * 60 * 60)).await;
+    world.put(5, 15, 5);
+    assert_eq!(world.kinesis.shards(STREAM).unwrap().len(), 2, "only the children are listed");
+    world.kinesis.clear_calls();
+    let captured = Captured::start();
+    let handle = spawn_unchecked(&world, &journal);
+    eventually(|| journal.all().iter().filter(|seen| seen.number >= 5).count() == 10).await;
+    assert!(world.is_ended(FIRST));
+    let gone = captured.lines("WARN");
+    assert!(gone.iter().any(|line| line.contains("gone")), "{gone:?}");
+    let tries = world.kinesis.calls_of(Operation::GetShardIterator);
+    let tries = tries.iter().filter(|call| call.shard.as_deref() == Some(FIRST)).count();
+    assert!(tries <= 3, "{tries} tries to read a shard that is gone");
+    assert!(stop(&handle).await.is_clean());
+}
+
+fn spawn_unchecked(world: &World, journal: &Journal) -> ConsumerHandle {
+    world.consumer("w1").for_each(journal.handler("w1")).build().unwrap().spawn()
 }

@@ -307,4 +307,38 @@ mod tests {
         }
         ConsumerConfig::default().validate().unwrap();
     }
+
+    /// D-02, S-117: settings come from a file, where those that are missing keep their defaults and mistakes are named.
+    #[cfg(feature = "serde")]
+    #[test]
+    fn settings_come_from_a_file() {
+        let text = r#"{
+            "start_position": { "type": "latest" },
+            "checkpoint_interval": "250ms",
+            "failure_policy": { "stop_shard": { "attempts": 5 } },
+            "on_exhausted": "release_lease",
+            "lease": { "expiry": "20s" }
+        }"#;
+        let config: ConsumerConfig = serde_json::from_str(text).unwrap();
+        let expected = ConsumerConfig {
+            start_position: StartPosition::Latest,
+            checkpoint_interval: Duration::from_millis(250),
+            failure_policy: FailurePolicy::StopShard { attempts: 5 },
+            on_exhausted: OnExhausted::ReleaseLease,
+            lease: LeaseConfig::default().expiry(Duration::from_secs(20)),
+            ..ConsumerConfig::default()
+        };
+        assert_eq!(config, expected);
+        let again = serde_json::from_str::<ConsumerConfig>(&serde_json::to_string(&config).unwrap());
+        assert_eq!(again.unwrap(), config);
+        for (text, named) in [
+            (r#"{ "checkpoint_intervall": "1s" }"#, "checkpoint_intervall"),
+            (r#"{ "checkpoint_interval": "-1s" }"#, "expected a duration"),
+            (r#"{ "lease": { "expiri": "1s" } }"#, "expiri"),
+            (r#"{ "on_exhausted": "panic" }"#, "panic"),
+        ] {
+            let error = serde_json::from_str::<ConsumerConfig>(text).unwrap_err().to_string();
+            assert!(error.contains(named), "{error}");
+        }
+    }
 }

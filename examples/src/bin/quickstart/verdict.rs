@@ -91,9 +91,12 @@ pub(crate) fn judge(
     Ok(verdict)
 }
 
+/// When a record was delivered: the host's monotonic clock, then the order within the worker.
+type Moment = (u64, u64);
+
 /// The first delivery of a record, and how many there were.
 struct Deliveries {
-    first: (u64, u64),
+    first: Moment,
     count: usize,
 }
 
@@ -110,7 +113,7 @@ fn deliveries(lines: &[Line]) -> BTreeMap<&str, Deliveries> {
 
 /// For each key in the order of the stream: how often was a record first delivered before one that precedes it?
 fn key_order_violations(stored: &[Stored], deliveries: &BTreeMap<&str, Deliveries>) -> anyhow::Result<usize> {
-    let mut by_key: BTreeMap<&str, Vec<(SequenceNumber, (u64, u64))>> = BTreeMap::new();
+    let mut by_key: BTreeMap<&str, Vec<(SequenceNumber, Moment)>> = BTreeMap::new();
     for record in stored {
         if let Some(delivery) = deliveries.get(&*record.sequence) {
             by_key.entry(&record.key).or_default().push((record.sequence.parse()?, delivery.first));

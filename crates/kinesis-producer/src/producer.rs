@@ -26,9 +26,9 @@ use crate::report::{CloseReport, FlushReport};
 /// warning is logged.
 ///
 /// # Order
-/// Records are sent in the order in which they were put, and records of one key are never in two calls at a time, so
-/// that they are stored in order as long as the service refuses none of them. A record that is refused on its own is
-/// sent again after later ones of its key may have been stored.
+/// Records are sent in the order in which they were put, and records of one key are never in two calls at a time. Within
+/// one call the service promises no order, and a record that is refused on its own is sent again after later ones of its
+/// key may have been stored.
 ///
 /// # Duplicates
 /// Delivery is at least once. An attempt whose answer is lost may have stored its records, and they are sent again.

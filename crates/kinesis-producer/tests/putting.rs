@@ -248,10 +248,10 @@ async fn no_call_is_refused_for_its_size() {
     assert_eq!(last.shard.as_str(), "shardId-000000000003");
 }
 
-/// F-34: records of one key are stored in order although they need several calls that could run together.
+/// F-34: the calls with records of one key follow each other although they could run together.
 #[tokio::test(start_paused = true)]
 async fn one_key_over_several_calls_keeps_its_order() {
-    let kinesis = service(1);
+    let kinesis = service_in_order(1);
     kinesis
         .faults()
         .on(Operation::PutRecords)

@@ -233,7 +233,7 @@ async fn a_throttled_shard_slows_the_writer_down() {
 /// C-18, F-33: default mode: a record that is refused on its own may be stored after a later one of its key.
 #[tokio::test(start_paused = true)]
 async fn a_refused_record_may_be_overtaken() {
-    let kinesis = service(1);
+    let kinesis = service_in_order(1);
     kinesis.faults().next(Operation::PutRecords, 1, Fault::partial_failure(2, THROTTLED));
     let producer = producer(&kinesis);
     let batch =

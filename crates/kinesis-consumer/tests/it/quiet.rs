@@ -33,6 +33,12 @@ impl Write for Lines {
 
 impl Captured {
     pub(crate) fn start() -> Self {
+        // Without a lasting subscriber, threads of other tests may switch a log line off for all.
+        static LASTING: std::sync::Once = std::sync::Once::new();
+        LASTING.call_once(|| {
+            let everything = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE);
+            let _ = tracing::subscriber::set_global_default(everything.with_writer(std::io::sink).finish());
+        });
         let text = Lines::default();
         let writer = text.clone();
         let subscriber = tracing_subscriber::fmt()

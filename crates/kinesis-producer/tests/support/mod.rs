@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kinesis_producer::{OutboundRecord, Producer, ProducerBuilder, RecordError, Sent, StreamRef};
-use kinesis_testkit::{Operation, TestKinesis};
+use kinesis_testkit::{Operation, Rule, TestKinesis};
 
 pub const STREAM: &str = "orders";
 pub const MIB: usize = 1024 * 1024;
@@ -17,6 +17,14 @@ pub const THROTTLED: &str = "ProvisionedThroughputExceededException";
 /// A service with a stream, whose write quotas are out of the way.
 pub fn service(shards: usize) -> TestKinesis {
     let kinesis = TestKinesis::builder().without_throughput_limits().build();
+    kinesis.create_stream(STREAM, shards).unwrap();
+    kinesis
+}
+
+/// A service that stores the records of one call in their order, which the real one does not promise: what is left is
+/// the order of the calls.
+pub fn service_in_order(shards: usize) -> TestKinesis {
+    let kinesis = TestKinesis::builder().without_throughput_limits().without(Rule::RecordOrder).build();
     kinesis.create_stream(STREAM, shards).unwrap();
     kinesis
 }
@@ -96,6 +104,12 @@ pub struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl Log {
     pub fn capture() -> (Self, tracing::subscriber::DefaultGuard) {
+        // Without a lasting subscriber, threads of other tests may switch a log line off for all.
+        static LASTING: std::sync::Once = std::sync::Once::new();
+        LASTING.call_once(|| {
+            let everything = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE);
+            let _ = tracing::subscriber::set_global_default(everything.with_writer(std::io::sink).finish());
+        });
         let log = Self::default();
         let writer = log.clone();
         let subscriber = tracing_subscriber::fmt()

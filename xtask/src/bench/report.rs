@@ -21,7 +21,11 @@ const INTRODUCTION: &str = "\
 
 Written by `cargo xtask bench formats`; do not edit. MB are 10^6 bytes: of the aggregate for KPL rows, of the plain
 payload for compression rows. Each number is the best of many short turns, and all cases of a table take their turns
-one after the other, so that a ratio compares like with like whatever else the machine is doing. One thread each.
+one after the other. One thread each.
+
+This is one run, published as it came. Turns that alternate soften what else the machine is doing and do not remove
+it: with a load of ten on two threads, the ratio of one row ranged from 0.70 to 1.14 over five runs of the same code, and
+about a fifth of all ratios were more than a tenth away from the median of their row. Repeat a run on an idle machine before you build on one row.
 ";
 
 const KPL: &str = "

@@ -36,7 +36,7 @@ impl Captured {
         // Without a lasting subscriber, threads of other tests may switch a log line off for all.
         static LASTING: std::sync::Once = std::sync::Once::new();
         LASTING.call_once(|| {
-            let everything = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE);
+            let everything = tracing_subscriber::fmt().with_max_level(tracing::Level::INFO);
             let _ = tracing::subscriber::set_global_default(everything.with_writer(std::io::sink).finish());
         });
         let text = Lines::default();

@@ -107,7 +107,7 @@ impl Log {
         // Without a lasting subscriber, threads of other tests may switch a log line off for all.
         static LASTING: std::sync::Once = std::sync::Once::new();
         LASTING.call_once(|| {
-            let everything = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE);
+            let everything = tracing_subscriber::fmt().with_env_filter("kinesis_producer=trace");
             let _ = tracing::subscriber::set_global_default(everything.with_writer(std::io::sink).finish());
         });
         let log = Self::default();

@@ -114,7 +114,7 @@ impl Drop for Server {
 }
 
 /// Serves one connection until it ends.
-#[cfg(any(fuzzing, test))]
+#[cfg(any(feature = "fuzzing", test))]
 pub(crate) async fn serve_connection<C>(service: Arc<Service>, connection: C)
 where
     C: AsyncRead + AsyncWrite + Unpin + Send + 'static,

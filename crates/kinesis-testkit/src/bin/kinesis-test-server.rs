@@ -124,7 +124,6 @@ async fn serve(options: Options) -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-#[cfg(feature = "tls")]
 async fn serve_tls(
     kinesis: &TestKinesis,
     port: u16,
@@ -139,11 +138,6 @@ async fn serve_tls(
     Ok(server)
 }
 
-#[cfg(not(feature = "tls"))]
-async fn serve_tls(_: &TestKinesis, _: u16, _: Option<&Path>) -> Result<Server, Box<dyn std::error::Error>> {
-    Err("this server was built without the feature `tls`".into())
-}
-
 /// What happens is told on the standard error: `RUST_LOG` says how much, by default what is worth knowing.
 #[cfg(feature = "logs")]
 fn start_logging() {
@@ -152,9 +146,6 @@ fn start_logging() {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(false).init();
 }
-
-#[cfg(not(feature = "logs"))]
-fn start_logging() {}
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -165,6 +156,7 @@ async fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
         Ok(Command::Serve(options)) => {
+            #[cfg(feature = "logs")]
             start_logging();
             match serve(*options).await {
                 Ok(()) => return ExitCode::SUCCESS,

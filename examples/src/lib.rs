@@ -20,7 +20,7 @@ mod stop;
 mod stream;
 
 pub use aws::aws_config;
-pub use stop::{Tally, stop_signal};
+pub use stop::{Tally, stop_signal, stop_signal_or};
 pub use stream::create_stream;
 
 /// The programs of the workspace's README, compiled as documentation tests.

@@ -21,6 +21,20 @@ pub fn stop_signal() -> io::Result<impl Future<Output = ()> + Send> {
     })
 }
 
+/// Completes at the first stop signal, or when `tally` has counted `enough` records.
+///
+/// # Errors
+/// When the signals cannot be listened to.
+pub fn stop_signal_or(tally: Tally, enough: Option<u64>) -> io::Result<impl Future<Output = ()> + Send> {
+    let signal = stop_signal()?;
+    Ok(async move {
+        tokio::select! {
+            () = signal => {}
+            () = tally.reached(enough) => {}
+        }
+    })
+}
+
 /// Counts records, so that an example can stop by itself. Clones count together.
 #[derive(Debug, Clone, Default)]
 pub struct Tally(watch::Sender<u64>);

@@ -1,4 +1,5 @@
 //! Each published crate used as a library on its own, from a package outside of it.
+#![allow(clippy::unwrap_used, reason = "in helpers of tests too")]
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,6 @@
 //! The example programs, run as a newcomer runs them: one variable names a local server. Sockets and processes are
 //! real here, so the tests wait for conditions, each with a limit.
+#![allow(clippy::unwrap_used, reason = "in helpers of tests too")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

@@ -1,4 +1,5 @@
 //! The quickstart judges itself; these tests judge the judge: a healthy run passes, and each broken guarantee fails.
+#![allow(clippy::unwrap_used, reason = "in helpers of tests too")]
 
 use std::process::{Command, Output};
 

@@ -3,6 +3,7 @@
 //! `start_paused` makes tokio's time virtual: whenever everything waits, it jumps to the next timer. Hours of retries
 //! take milliseconds, and the same run happens every time. Two things go with it: the in-process client of
 //! `TestKinesis` (no sockets), and `HeartbeatMode::Inline` (no thread with a clock of its own).
+#![allow(clippy::unwrap_used, reason = "in helpers of tests too")]
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

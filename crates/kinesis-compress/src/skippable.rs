@@ -28,6 +28,9 @@ pub(crate) fn skip_all(cursor: &mut Cursor<'_>) -> Result<(), End> {
 
 /// Whether `magic` comes first, or after complete skippable frames.
 pub(crate) fn leads_to(payload: &[u8], magic: [u8; 4]) -> bool {
+    if payload.starts_with(&magic) {
+        return true;
+    }
     let mut cursor = Cursor::new(payload);
     skip_all(&mut cursor).is_ok() && cursor.rest().starts_with(&magic)
 }

@@ -412,3 +412,26 @@ fn named<T>(
 ) -> Result<T, ConfigError> {
     make(text).map_err(|error| ConfigError::new(field, error.to_string()))
 }
+
+#[cfg(test)]
+mod tests {
+    use kinesis_lease::MemoryStore;
+    use kinesis_testkit::TestKinesis;
+
+    use super::*;
+
+    /// S-003: with what is required alone, everything else is at its default.
+    #[tokio::test]
+    async fn what_is_required_is_enough() {
+        let consumer = Consumer::builder(TestKinesis::new().client(), "billing", "orders")
+            .lease_store(MemoryStore::new())
+            .for_each(|_: Record| async { Ok::<_, BoxError>(()) })
+            .build()
+            .unwrap();
+        let Parts { application, stream, worker, heartbeat, cx, .. } = consumer.0;
+        assert_eq!((application.as_str(), stream.to_string().as_str()), ("billing", "orders"));
+        assert_eq!((worker, heartbeat), (None, HeartbeatMode::OwnThread));
+        assert_eq!(cx.config, ConsumerConfig::default());
+        assert!(cx.dead_letter.is_none());
+    }
+}

@@ -239,6 +239,50 @@ impl ConsumerConfig {
 mod tests {
     use super::*;
 
+    /// S-003: every setting has its documented default; the list is complete, or this does not compile.
+    #[test]
+    fn defaults_are_as_documented() {
+        let secs = Duration::from_secs;
+        let ConsumerConfig {
+            start_position,
+            max_batch_records,
+            checkpoint_limit,
+            checkpoint_verb,
+            checkpoint_interval,
+            failure_policy,
+            on_exhausted,
+            retry_initial,
+            retry_max,
+            report_after,
+            cool_down,
+            shutdown_timeout,
+            lost_lease_grace,
+            close_timeout,
+            stuck_after,
+            reopen_initial,
+            reopen_max,
+            max_decoded_bytes,
+            buffer_bytes,
+            shard_metrics,
+            lease,
+            #[cfg(feature = "poll")]
+            poll,
+        } = ConsumerConfig::default();
+        assert_eq!(start_position, StartPosition::TrimHorizon);
+        assert_eq!((max_batch_records, checkpoint_limit), (10_000, 1_024));
+        assert_eq!((checkpoint_verb, checkpoint_interval), (CheckpointVerb::UpTo, secs(1)));
+        assert_eq!((failure_policy, on_exhausted), (FailurePolicy::RetryForever, OnExhausted::HoldIdle));
+        assert_eq!((retry_initial, retry_max, report_after), (Duration::from_millis(100), secs(30), 3));
+        assert_eq!((cool_down, shutdown_timeout, lost_lease_grace), (secs(60), secs(30), secs(1)));
+        assert_eq!((close_timeout, stuck_after), (secs(5), secs(60)));
+        assert_eq!((reopen_initial, reopen_max), (secs(1), secs(60)));
+        assert_eq!((max_decoded_bytes, buffer_bytes), (10 << 20, 10 << 20));
+        assert!(shard_metrics);
+        assert_eq!(lease, LeaseConfig::default());
+        #[cfg(feature = "poll")]
+        assert_eq!(poll, PollConfig::default());
+    }
+
     /// S-117: a setting that cannot be used is refused by its name.
     #[test]
     fn unusable_settings_are_refused_by_name() {

@@ -3,39 +3,6 @@
 use kinesis_core::BoxError;
 use kinesis_lease::StartError;
 
-/// A setting that cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[error("setting `{field}`: {problem}")]
-pub struct ConfigError {
-    field: &'static str,
-    problem: String,
-}
-
-impl ConfigError {
-    pub(crate) fn new(field: &'static str, problem: impl Into<String>) -> Self {
-        Self { field, problem: problem.into() }
-    }
-
-    /// The setting's name.
-    #[must_use]
-    pub fn field(&self) -> &'static str {
-        self.field
-    }
-}
-
-impl From<kinesis_lease::ConfigError> for ConfigError {
-    fn from(error: kinesis_lease::ConfigError) -> Self {
-        Self { field: error.field, problem: error.problem }
-    }
-}
-
-#[cfg(feature = "poll")]
-impl From<kinesis_poll::ConfigError> for ConfigError {
-    fn from(error: kinesis_poll::ConfigError) -> Self {
-        Self { field: error.field(), problem: error.to_string() }
-    }
-}
-
 /// Why a consumer did not start, or stopped by itself.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

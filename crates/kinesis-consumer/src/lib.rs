@@ -14,7 +14,8 @@ pub use builder::{BatchDoor, ConsumerBuilder, NoDoor, RecordDoor};
 pub use config::{ConsumerConfig, FailurePolicy, OnExhausted};
 pub use consumer::{Consumer, ConsumerHandle};
 pub use door::{BatchService, RecordService, ServiceFuture};
-pub use error::{ConfigError, ConsumerError};
+pub use error::ConsumerError;
+pub use kinesis_core::ConfigError;
 pub use processor::{Initialize, RecordProcessor};
 pub use report::{Report, ShardOutcome, ShardReport};
 

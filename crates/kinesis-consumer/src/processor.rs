@@ -21,8 +21,9 @@ pub struct Initialize {
 /// Processes the batches of one shard, from the taking of its lease to the end of that tenure.
 ///
 /// Only [`process`](Self::process) must be written, as an `async fn`. The order of calls for each processor is:
-/// `initialize` once, `process` any number of times, then exactly one of `shard_ended`, `shutdown_requested` and
-/// `lease_lost`. No two calls of one processor overlap.
+/// `initialize` until it works, `process` any number of times, then exactly one of `shard_ended`, `shutdown_requested`
+/// and `lease_lost`. No two calls of one processor overlap. A call that fails or panics is repeated as the failure policy
+/// says, except for `shutdown_requested` and `lease_lost`. A worker that dies makes no last call.
 pub trait RecordProcessor: Send + 'static {
     /// The error of the callbacks. A [`HandlerError`](crate::HandlerError) tells the engine more.
     type Error: Into<BoxError>;
@@ -33,14 +34,16 @@ pub trait RecordProcessor: Send + 'static {
     /// again on the next owner.
     fn process(&mut self, batch: RecordBatch) -> impl Future<Output = Result<Ack, Self::Error>> + Send;
 
-    /// The tenure begins; called once, before any record. An error is retried like a failed batch.
+    /// The tenure begins; called before any record. An error is retried like a failed batch. A stop that comes meanwhile
+    /// waits for it until its deadline and then drops it.
     fn initialize(&mut self, start: &Initialize) -> impl Future<Output = Result<(), Self::Error>> + Send {
         let _ = start;
         async { Ok(()) }
     }
 
     /// The shard is closed and all its records are finished. The library stores the end itself, after this returned.
-    /// An error is retried.
+    /// An error is retried. When the tenure has to end before it works, no other callback follows; the next owner
+    /// comes to the end of the shard again.
     fn shard_ended(
         &mut self,
         checkpointer: &Checkpointer,
@@ -49,7 +52,11 @@ pub trait RecordProcessor: Send + 'static {
         async { Ok(()) }
     }
 
-    /// The consumer stops or hands the shard over; what was finished may still be checkpointed.
+    /// The consumer stops or hands the shard over, and this is the last chance: it may finish what is in work, and
+    /// store it. What is unfinished when it returns comes again on the next owner.
+    ///
+    /// It may run until the stop's deadline, at least [`close_timeout`](crate::ConsumerConfig::close_timeout).
+    /// [`Checkpointer::checkpoint`] here means everything that [`process`](Self::process) took without an error.
     fn shutdown_requested(
         &mut self,
         checkpointer: &Checkpointer,

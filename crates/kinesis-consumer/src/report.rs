@@ -14,7 +14,7 @@ pub enum ShardOutcome {
     /// The handler, or a record that it was to finish later, did not end before the deadline. What was finished is
     /// stored; the rest comes again.
     GaveUp,
-    /// The lease had been lost to another worker or to expiry.
+    /// The lease was lost to another worker or to expiry while the shard's work was ending.
     LeaseLost,
     /// The shard was closed and is finished.
     ShardEnded,
@@ -78,16 +78,15 @@ impl Report {
         Self { shards: Vec::new(), uptime: Duration::ZERO, leases_released: true }
     }
 
-    /// Whether every shard ended cleanly and every lease was given back.
+    /// Whether every shard ended cleanly and every lease was given back. A lease that was lost while the consumer
+    /// stopped is not clean: what was finished last may not have been stored.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.leases_released
-            && self.shards.iter().all(|shard| {
-                matches!(
-                    shard.outcome,
-                    ShardOutcome::Clean | ShardOutcome::ShardEnded | ShardOutcome::LeaseLost
-                )
-            })
+            && self
+                .shards
+                .iter()
+                .all(|shard| matches!(shard.outcome, ShardOutcome::Clean | ShardOutcome::ShardEnded))
     }
 }
 

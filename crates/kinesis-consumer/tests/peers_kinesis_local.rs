@@ -2,6 +2,7 @@
 //!
 //! Run by `cargo xtask peers`; by hand with `KINESIS_LOCAL_ENDPOINT`, the URL of a running `kinesis-local`, and
 //! `PEERS_PYTHON`, a Python interpreter that has boto3. Time and sockets are real: every wait has a limit.
+#![allow(clippy::unwrap_used, reason = "in helpers of tests too")]
 #![cfg(all(feature = "default-https-client", feature = "poll"))]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,7 +39,7 @@ async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
     tokio::time::timeout(LIMIT, future).await.unwrap_or_else(|_| panic!("not within {LIMIT:?}: {what}"))
 }
 
-async fn until(what: &str, done: impl Fn() -> bool) {
+async fn until(what: &str, done: impl Fn() -> bool + Send + Sync) {
     let looking = async {
         while !done() {
             tokio::time::sleep(Duration::from_millis(100)).await;

@@ -1,7 +1,9 @@
 //! Names of things: opaque, cheap to clone, compared as text.
 
 use std::borrow::Borrow;
+use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -139,10 +141,19 @@ text_id! {
 
 /// The partition key of a record.
 ///
-/// Made from the SDK's `String` without a copy and cheap to clone: user records of one aggregate share their keys.
+/// Short keys are kept in place and long ones shared, without a copy of the SDK's `String`: either way cheap to clone.
 /// Keys are data of the user, so `Debug` shows only the length.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct PartitionKey(ByteString);
+#[derive(Clone)]
+pub struct PartitionKey(Key);
+
+/// A text of up to [`SHORT`] bytes is always `Short`, so equal keys have the same form. As large as its larger half.
+#[derive(Clone)]
+enum Key {
+    Short { len: u8, bytes: [u8; SHORT] },
+    Long(ByteString),
+}
+
+const SHORT: usize = 23;
 
 impl PartitionKey {
     /// The longest key that the service takes, in Unicode characters
@@ -151,31 +162,84 @@ impl PartitionKey {
 
     /// Takes any text; a writer checks it with [`is_valid`](Self::is_valid).
     pub fn new(text: impl Into<String>) -> Self {
-        Self(ByteString::from(text.into()))
+        let text = text.into();
+        Self::short(&text).unwrap_or_else(|| Self(Key::Long(ByteString::from(text))))
+    }
+
+    fn short(text: &str) -> Option<Self> {
+        let mut bytes = [0; SHORT];
+        bytes.get_mut(..text.len())?.copy_from_slice(text.as_bytes());
+        Some(Self(Key::Short { len: text.len() as u8, bytes }))
     }
 
     /// Whether the service would accept this key in a write: 1 to 256 characters.
     #[must_use]
     pub fn is_valid(&self) -> bool {
-        !self.0.is_empty() && (self.0.len() <= Self::MAX_CHARS || self.0.chars().count() <= Self::MAX_CHARS)
+        let len = self.as_bytes().len();
+        len > 0 && (len <= Self::MAX_CHARS || self.as_str().chars().count() <= Self::MAX_CHARS)
     }
 
     /// The key as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.0
+        match &self.0 {
+            Key::Short { len, bytes } => {
+                std::str::from_utf8(&bytes[..usize::from(*len)]).expect("it was made from text")
+            }
+            Key::Long(text) => text,
+        }
+    }
+
+    fn as_bytes(&self) -> &[u8] {
+        match &self.0 {
+            Key::Short { len, bytes } => &bytes[..usize::from(*len)],
+            Key::Long(text) => text.as_bytes(),
+        }
+    }
+}
+
+impl Default for PartitionKey {
+    fn default() -> Self {
+        Self(Key::Short { len: 0, bytes: [0; SHORT] })
+    }
+}
+
+impl PartialEq for PartitionKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_bytes() == other.as_bytes()
+    }
+}
+
+impl Eq for PartitionKey {}
+
+impl PartialOrd for PartitionKey {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for PartitionKey {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.as_bytes().cmp(other.as_bytes())
+    }
+}
+
+impl Hash for PartitionKey {
+    /// As `str` does, so that maps can be asked with text.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_str().hash(state);
     }
 }
 
 impl fmt::Display for PartitionKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0)
+        f.pad(self.as_str())
     }
 }
 
 impl fmt::Debug for PartitionKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "PartitionKey({} bytes)", self.0.len())
+        write!(f, "PartitionKey({} bytes)", self.as_bytes().len())
     }
 }
 
@@ -187,7 +251,7 @@ impl From<String> for PartitionKey {
 
 impl From<&str> for PartitionKey {
     fn from(text: &str) -> Self {
-        Self::new(text)
+        Self::short(text).unwrap_or_else(|| Self::new(text.to_owned()))
     }
 }
 
@@ -195,19 +259,19 @@ impl FromStr for PartitionKey {
     type Err = std::convert::Infallible;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Ok(Self::new(text))
+        Ok(Self::from(text))
     }
 }
 
 impl AsRef<str> for PartitionKey {
     fn as_ref(&self) -> &str {
-        &self.0
+        self.as_str()
     }
 }
 
 impl Borrow<str> for PartitionKey {
     fn borrow(&self) -> &str {
-        &self.0
+        self.as_str()
     }
 }
 
@@ -380,6 +444,24 @@ mod tests {
         let key = PartitionKey::new("secret-customer");
         assert_eq!(format!("{key:?}"), "PartitionKey(15 bytes)");
         assert_eq!(key.to_string(), "secret-customer");
+    }
+
+    /// Short and long keys compare and hash as their text, and a key is no larger than a shared text.
+    #[test]
+    fn partition_keys_are_equal_as_text() {
+        let texts = ["", "a", "ab", "b", &"k".repeat(22), &"k".repeat(23), &"k".repeat(24), &"ü".repeat(12)];
+        for one in texts {
+            for other in texts {
+                let (a, b) = (PartitionKey::new(one), PartitionKey::from(other.to_owned()));
+                assert_eq!(a.cmp(&b), one.cmp(other));
+                assert_eq!(a == b, one == other);
+            }
+            let set = std::collections::HashSet::from([PartitionKey::from(one)]);
+            assert!(set.contains(one) && !set.contains("other"));
+            assert_eq!(PartitionKey::new(one).as_str(), one);
+        }
+        assert_eq!(PartitionKey::default(), PartitionKey::new(""));
+        assert_eq!(size_of::<PartitionKey>(), size_of::<ByteString>());
     }
 
     #[test]

@@ -13,6 +13,7 @@ pub mod payload;
 pub mod processing;
 pub mod source;
 
+mod config_error;
 mod dead_letter;
 mod error_chain;
 mod hash_key;
@@ -24,6 +25,7 @@ mod record;
 mod sequence;
 mod time;
 
+pub use config_error::ConfigError;
 pub use dead_letter::{DeadLetter, DeadLetterReason};
 pub use error_chain::error_chain;
 pub use hash_key::{HashKey, HashKeyRange, InvalidHashKey};

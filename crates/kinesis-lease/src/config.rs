@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use kinesis_core::ConfigError;
+
 /// Where the lease task runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
@@ -48,6 +50,9 @@ pub struct LeaseConfig {
     /// The most leases that this worker takes; at least 1. Default: no limit.
     pub max_leases: Option<usize>,
 }
+
+/// Longer times are mistakes, and sums of them would overflow.
+const MAX_DURATION: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 impl Default for LeaseConfig {
     fn default() -> Self {
@@ -146,6 +151,9 @@ impl LeaseConfig {
             if duration.is_zero() {
                 return Err(ConfigError::new(field, "must be longer than zero"));
             }
+            if duration > MAX_DURATION {
+                return Err(ConfigError::new(field, "must not be longer than a year"));
+            }
         }
         if self.heartbeat_interval >= self.expiry {
             return Err(ConfigError::new("heartbeat_interval", "must be shorter than expiry"));
@@ -160,22 +168,5 @@ impl LeaseConfig {
             return Err(ConfigError::new("max_leases", "must be at least 1"));
         }
         Ok(())
-    }
-}
-
-/// A setting that cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("invalid {field}: {problem}")]
-#[non_exhaustive]
-pub struct ConfigError {
-    /// The field.
-    pub field: &'static str,
-    /// What is wrong with it.
-    pub problem: String,
-}
-
-impl ConfigError {
-    pub(crate) fn new(field: &'static str, problem: impl Into<String>) -> Self {
-        Self { field, problem: problem.into() }
     }
 }

@@ -103,3 +103,106 @@ fn lease(template: &LeaseKey, shard: &ShardInfo, checkpoint: Checkpoint, anchor:
     lease.hash_range = shard.hash_range;
     lease
 }
+
+#[cfg(test)]
+mod tests {
+    use kinesis_core::{ApplicationName, StreamRef};
+
+    use super::*;
+
+    fn key(shard: &str) -> LeaseKey {
+        let application = ApplicationName::new("app").unwrap();
+        LeaseKey::new(application, StreamRef::new("stream").unwrap(), ShardId::new(shard).unwrap())
+    }
+
+    /// `name` or `name<parent` or `name<parent+parent`; a closed shard ends with `!`.
+    fn shards(text: &str) -> Vec<ShardInfo> {
+        text.split_whitespace()
+            .map(|text| {
+                let (text, closed) = text.strip_suffix('!').map_or((text, false), |text| (text, true));
+                let (name, parents) = text.split_once('<').unwrap_or((text, ""));
+                let parents = parents.split('+').filter(|name| !name.is_empty());
+                let parents = parents.map(|name| ShardId::new(name).unwrap()).collect();
+                ShardInfo::new(ShardId::new(name).unwrap()).parents(parents).closed(closed)
+            })
+            .collect()
+    }
+
+    fn rows(names: &str) -> BTreeMap<LeaseKey, Lease> {
+        let row = |name| (key(name), Lease::new(key(name), Checkpoint::TrimHorizon));
+        names.split_whitespace().map(row).collect()
+    }
+
+    /// The planned leases by generation, with the word of their checkpoint.
+    fn planned(listed: &str, known: &str, start: &Start) -> Vec<Vec<String>> {
+        let describe = |lease: Lease| format!("{} {}", lease.key.shard(), lease.checkpoint);
+        plan(&key("x"), &shards(listed), &rows(known), start)
+            .into_iter()
+            .map(|generation| generation.into_iter().map(describe).collect())
+            .collect()
+    }
+
+    const LATEST: Start = Start::Latest { anchor: Timestamp::from_millis(5_000) };
+    const AT_TIMESTAMP: Start = Start::AtTimestamp { anchor: Timestamp::from_millis(5_000) };
+
+    /// F-18: a first start from the trim horizon reads closed shards too, parents before children.
+    #[test]
+    fn a_first_start_at_the_trim_horizon_makes_every_listed_shard() {
+        let listed = "c<a+b d<c a! b!";
+        let expected =
+            [vec!["a TRIM_HORIZON", "b TRIM_HORIZON"], vec!["c TRIM_HORIZON"], vec!["d TRIM_HORIZON"]];
+        assert_eq!(planned(listed, "", &Start::TrimHorizon), expected);
+    }
+
+    #[test]
+    fn a_first_start_at_the_tip_makes_open_shards_only() {
+        assert_eq!(planned("a! b<a c", "", &LATEST), [vec!["c LATEST"], vec!["b LATEST"]]);
+    }
+
+    /// Closed shards may have records after the time that was asked for.
+    #[test]
+    fn a_first_start_at_a_time_makes_closed_shards_too() {
+        let expected = [vec!["a AT_TIMESTAMP", "c AT_TIMESTAMP"], vec!["b AT_TIMESTAMP"]];
+        assert_eq!(planned("a! b<a c", "", &AT_TIMESTAMP), expected);
+    }
+
+    /// S-045, S-056: later, what descends from a known shard is read from its first record, over several generations.
+    #[test]
+    fn descendants_of_known_shards_start_at_their_first_record() {
+        for start in [Start::TrimHorizon, LATEST, AT_TIMESTAMP] {
+            let expected = [vec!["b TRIM_HORIZON"], vec!["c TRIM_HORIZON", "d TRIM_HORIZON"]];
+            assert_eq!(planned("a! b<a! c<b d<b", "a", &start), expected, "{start:?}");
+        }
+    }
+
+    #[test]
+    fn old_closed_shards_are_not_made_by_a_later_discovery_at_the_tip() {
+        assert_eq!(planned("old! a<old new", "a", &LATEST), [vec!["new LATEST"]]);
+    }
+
+    #[test]
+    fn the_anchor_of_the_first_start_is_kept() {
+        let mut known = rows("a");
+        known.get_mut(&key("a")).unwrap().anchor = Some(Timestamp::from_millis(1_000));
+        let leases = plan(&key("x"), &shards("a b"), &known, &LATEST);
+        assert_eq!(leases[0][0].anchor, Some(Timestamp::from_millis(1_000)));
+        let leases = plan(&key("x"), &shards("a b"), &rows("a"), &LATEST);
+        assert_eq!(leases[0][0].anchor, Some(Timestamp::from_millis(5_000)));
+    }
+
+    #[test]
+    fn known_shards_and_shards_in_a_circle_do_no_harm() {
+        assert_eq!(planned("a b<a", "a b", &Start::TrimHorizon), Vec::<Vec<String>>::new());
+        assert_eq!(planned("a<b b<a", "", &Start::TrimHorizon), [["a TRIM_HORIZON", "b TRIM_HORIZON"]]);
+    }
+
+    /// F-21: only unfinished rows without a listed shard are gone, and never because of an empty listing.
+    #[test]
+    fn gone_shards_are_those_with_a_row_and_without_a_listing() {
+        let mut known = rows("a b c");
+        known.get_mut(&key("b")).unwrap().checkpoint = Checkpoint::ShardEnd;
+        let found: Vec<_> = gone(&shards("c"), &known).collect();
+        assert_eq!(found, [&key("a")]);
+        assert_eq!(gone(&[], &known).count(), 0);
+    }
+}

@@ -6,6 +6,7 @@ mod coordinator;
 mod discovery;
 mod error;
 mod event;
+mod ext;
 mod machine;
 mod memory;
 pub mod ops;
@@ -14,10 +15,12 @@ mod source;
 #[cfg_attr(docsrs, doc(cfg(feature = "sqlite")))]
 mod sqlite;
 
-pub use config::{ConfigError, HeartbeatMode, LeaseConfig};
+pub use config::{HeartbeatMode, LeaseConfig};
 pub use coordinator::{Coordinator, CoordinatorBuilder, DEFAULT_LATEST_MARGIN, LeaseEvents, Tenure};
 pub use error::{DiscoveryError, LeaseError, StartError};
 pub use event::{LeaseEvent, LeaseWarning, LossReason, ReleaseReport};
+pub use ext::LeaseStoreExt;
+pub use kinesis_core::ConfigError;
 pub use kinesis_core::lease::*;
 pub use memory::MemoryStore;
 pub use source::LeaseStoreSource;

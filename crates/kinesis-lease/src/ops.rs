@@ -11,9 +11,11 @@
 //! | [`release`], hand-over | counter and token of the tenure | owners as read (assign by the old owner) |
 //! | [`request`] | owner as read, no hand-over | owner as read, no hand-over |
 //! | [`withdraw`] | both owners as written by the request | (no such write) |
+//! | [`decline`] | owner and counter as read | owner as read (evict) |
 //! | [`end`] | counter and token of the tenure | counter as read |
 //! | [`close_gone`] | owner and counter as read | (deletes the row) |
 //! | [`describe`] | row exists | row exists |
+//! | [`delete`] | row exists | none |
 
 use kinesis_core::lease::{Change, CoolDown, FieldWrite, Guard, Lease, LeaseKey, LeaseWrite, TenureToken};
 use kinesis_core::{Checkpoint, HashKeyRange, ShardId, WorkerId};

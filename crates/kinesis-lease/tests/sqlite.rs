@@ -334,3 +334,28 @@ async fn an_unusable_file_fails_the_start_with_the_call_that_failed() {
     assert!(source.contains("is not an SQLite database"), "{source}");
     assert!(!error.is_retryable());
 }
+
+/// S-047: also a store that was opened on the caller's runtime is not held up when that runtime is blocked.
+#[tokio::test(flavor = "current_thread")]
+async fn a_blocked_runtime_holds_up_no_heartbeat() {
+    let file = File::new();
+    let directory = FakeDirectory::open(2);
+    let store = SqliteStore::open(file.path()).await.unwrap();
+    let config = LeaseConfig::default()
+        .expiry(millis(2_000))
+        .heartbeat_interval(millis(300))
+        .look_interval(millis(200));
+    let builder = builder(store.clone(), &directory, "a").config(config.clone());
+    let (coordinator, mut events) = builder.heartbeat(HeartbeatMode::OwnThread).start().await.unwrap();
+    let held = [acquired(&mut events).await, acquired(&mut events).await];
+    std::thread::sleep(config.expiry * 3);
+    for tenure in &held {
+        assert!(!tenure.ownership().is_lost());
+        tenure.checkpoint(at(5)).await.unwrap();
+    }
+    assert!(coordinator.shutdown(secs(10)).await.is_complete());
+    let rows = store.get(&[key(0), key(1)]).await.unwrap();
+    assert!(
+        rows.into_iter().flatten().all(|row| row.epoch == 1 && row.counter > 10 && row.checkpoint == at(5))
+    );
+}

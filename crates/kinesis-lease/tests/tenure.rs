@@ -88,9 +88,9 @@ async fn unread_events_hold_up_nothing() {
     let directory = FakeDirectory::open(2);
     let (_coordinator, mut events) = builder(store.clone(), &directory, "a").start().await.unwrap();
     let tenure = acquired(&mut events).await;
-    // A day of failing looks.
+    // An hour of failing looks.
     *store.scan_fault.lock().unwrap() = Some(Fault::Unavailable);
-    tokio::time::sleep(secs(86_400)).await;
+    tokio::time::sleep(secs(3_600)).await;
     tenure.checkpoint(at(1)).await.unwrap();
     let mut warnings = 0;
     let mut other = 0;

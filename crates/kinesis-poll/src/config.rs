@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use kinesis_core::ConfigError;
 use kinesis_core::aws::DEFAULT_ATTEMPT_TIMEOUT;
 use kinesis_core::backoff::BackoffConfig;
 
@@ -123,7 +124,7 @@ impl PollConfig {
     /// # Errors
     /// [`ConfigError`] that names the first field out of its range.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        let refuse = |field, problem| Err(ConfigError { field, problem });
+        let refuse = |field, problem: &str| Err(ConfigError::new(field, problem));
         let durations = [
             ("min_interval", self.min_interval),
             ("idle_interval", self.idle_interval),
@@ -170,27 +171,5 @@ impl PollConfig {
 
     pub(crate) fn backoff(&self) -> BackoffConfig {
         BackoffConfig::new(self.backoff_initial, self.backoff_max)
-    }
-}
-
-/// A setting out of its range.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("invalid polling setting `{field}`: {problem}")]
-pub struct ConfigError {
-    field: &'static str,
-    problem: &'static str,
-}
-
-impl ConfigError {
-    /// The field.
-    #[must_use]
-    pub const fn field(&self) -> &'static str {
-        self.field
-    }
-
-    /// Never: the same settings are refused again.
-    #[must_use]
-    pub const fn is_retryable(&self) -> bool {
-        false
     }
 }

@@ -10,7 +10,8 @@ mod reader;
 mod source;
 mod stream;
 
-pub use config::{ConfigError, PollConfig};
+pub use config::PollConfig;
+pub use kinesis_core::ConfigError;
 pub use reader::PollReader;
 pub use source::PollSource;
 pub use stream::PollStream;

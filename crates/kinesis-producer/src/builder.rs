@@ -9,9 +9,10 @@ use kinesis_core::metrics::{MetricsSink, Noop};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 
+use crate::ConfigError;
 use crate::admission::Admission;
 use crate::batcher::Batcher;
-use crate::config::{ConfigError, ProducerConfig};
+use crate::config::ProducerConfig;
 use crate::driver::{self, Driver};
 use crate::meters::Meters;
 use crate::producer::{Inner, Producer};

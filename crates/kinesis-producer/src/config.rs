@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use kinesis_core::ConfigError;
 use kinesis_core::aws::DEFAULT_ATTEMPT_TIMEOUT;
 
 const MIB: usize = 1024 * 1024;
@@ -164,32 +165,6 @@ fn positive(field: &'static str, value: Duration) -> Result<(), ConfigError> {
     Err(ConfigError::new(field, problem))
 }
 
-/// A setting that cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("invalid producer setting `{field}`: {problem}")]
-pub struct ConfigError {
-    field: &'static str,
-    problem: String,
-}
-
-impl ConfigError {
-    pub(crate) fn new(field: &'static str, problem: impl Into<String>) -> Self {
-        Self { field, problem: problem.into() }
-    }
-
-    /// The name of the setting.
-    #[must_use]
-    pub fn field(&self) -> &'static str {
-        self.field
-    }
-
-    /// Always `false`: the same settings fail again.
-    #[must_use]
-    pub fn is_retryable(&self) -> bool {
-        false
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -265,6 +240,6 @@ mod tests {
     fn an_error_says_which_setting_and_what_is_allowed() {
         let config = ProducerConfig { batch_records: 501, ..ProducerConfig::default() };
         let text = config.validate().unwrap_err().to_string();
-        assert_eq!(text, "invalid producer setting `batch_records`: must be from 1 to 500, is 501");
+        assert_eq!(text, "invalid setting `batch_records`: must be from 1 to 500, is 501");
     }
 }

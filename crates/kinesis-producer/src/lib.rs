@@ -15,8 +15,9 @@ mod receipt;
 mod report;
 
 pub use builder::ProducerBuilder;
-pub use config::{ConfigError, ProducerConfig};
+pub use config::ProducerConfig;
 pub use error::{PutError, RecordError, RecordErrorKind};
+pub use kinesis_core::ConfigError;
 pub use producer::Producer;
 pub use receipt::{Receipt, Sent};
 pub use report::{CloseReport, FlushReport};

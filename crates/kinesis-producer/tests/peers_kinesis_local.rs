@@ -2,6 +2,7 @@
 //!
 //! Run by `cargo xtask peers`; by hand with `KINESIS_LOCAL_ENDPOINT`, the URL of a running `kinesis-local`, and
 //! `PEERS_PYTHON`, a Python interpreter that has boto3. Time and sockets are real: every wait has a limit.
+#![allow(clippy::unwrap_used, reason = "in helpers of tests too")]
 
 use std::collections::BTreeMap;
 use std::process::Stdio;

@@ -81,15 +81,7 @@ async fn main() -> anyhow::Result<()> {
         .processor(move |_shard| Orders { worker: worker.clone(), tally: counted.clone() })
         .build()?;
 
-    let signal = examples::stop_signal()?;
-    let enough = tally.clone();
-    let stop = async move {
-        tokio::select! {
-            () = signal => {}
-            () = enough.reached(args.until) => {}
-        }
-    };
-    let report = consumer.run(stop).await?;
+    let report = consumer.run(examples::stop_signal_or(tally.clone(), args.until)?).await?;
 
     println!("{} {report}", args.worker_id);
     println!("processed {} records", tally.total());

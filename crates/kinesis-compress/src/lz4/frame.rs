@@ -142,8 +142,8 @@ pub(super) fn survey(input: &[u8]) -> Result<Content, DecompressError> {
     let mut cursor = Cursor::new(input);
     let mut content = Content::default();
     loop {
-        if skippable::skip_one(&mut cursor).map_err(truncated)? {
-        } else if cursor.rest().starts_with(&MAGIC) {
+        // The usual frame first: this is on the path of every payload.
+        if cursor.rest().starts_with(&MAGIC) {
             let descriptor = Descriptor::read(&mut cursor)?;
             let bound = walk_blocks(&mut cursor, &descriptor)?;
             if let Some(declared) = descriptor.content_size {
@@ -152,6 +152,7 @@ pub(super) fn survey(input: &[u8]) -> Result<Content, DecompressError> {
                 }
                 content.declared += declared;
             }
+        } else if skippable::skip_one(&mut cursor).map_err(truncated)? {
         } else if cursor.position() == 0 {
             return Err(DecompressError::NotCompressed { format: NAME });
         } else {

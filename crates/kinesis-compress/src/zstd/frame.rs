@@ -26,11 +26,12 @@ pub(super) fn survey(input: &[u8], max_window: u64) -> Result<Content, Decompres
     let mut cursor = Cursor::new(input);
     let mut content = Content::default();
     loop {
-        if skippable::skip_one(&mut cursor).map_err(truncated)? {
-        } else if cursor.rest().starts_with(&MAGIC) {
+        // The usual frame first: this is on the path of every payload.
+        if cursor.rest().starts_with(&MAGIC) {
             let header = Header::read(&mut cursor)?;
             header.check(max_window)?;
             walk_blocks(&mut cursor, &header, &mut content)?;
+        } else if skippable::skip_one(&mut cursor).map_err(truncated)? {
         } else if cursor.position() == 0 {
             return Err(DecompressError::NotCompressed { format: NAME });
         } else {

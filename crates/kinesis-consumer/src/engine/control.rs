@@ -60,27 +60,28 @@ impl Control {
     }
 
     /// Waits until work that was interrupted must be given up: the drain's deadline, or the grace after a lost lease.
+    /// Cancel-safe.
     pub(crate) async fn give_up(&self) -> Interrupt {
+        let mut drain = self.drain.clone();
         loop {
-            match self.interrupt().await {
-                Interrupt::Lost => {
+            let deadline = drain.borrow_and_update().map(|drain| drain.deadline);
+            tokio::select! {
+                biased;
+                () = self.ownership.lost() => {
                     tokio::time::sleep(self.lost_grace).await;
                     return Interrupt::Lost;
                 }
-                Interrupt::Drain => {
-                    let deadline = self.drain.borrow().map_or_else(Instant::now, |drain| drain.deadline);
-                    tokio::select! {
-                        biased;
-                        () = self.ownership.lost() => {}
-                        () = tokio::time::sleep_until(deadline) => {
-                            // The deadline may have been brought forward or put off meanwhile.
-                            if self.drain.borrow().is_none_or(|drain| drain.deadline <= Instant::now()) {
-                                return Interrupt::Drain;
-                            }
-                        }
-                    }
-                }
+                // The deadline may be brought forward.
+                Ok(()) = drain.changed() => {}
+                () = until(deadline) => return Interrupt::Drain,
             }
         }
+    }
+}
+
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
     }
 }

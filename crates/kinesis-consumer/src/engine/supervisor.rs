@@ -221,8 +221,16 @@ impl Supervisor {
         }
         self.tasks.abort_all();
         self.waiting.clear();
-        // A stuck handler may still be at work: its lease must not be given to another worker.
-        let released = !stuck && self.coordinator.shutdown(self.cx.config.close_timeout).await.is_complete();
+        let released = if stuck {
+            // A stuck handler may still be at work: its lease must not be given to another worker. So the lease task is
+            // ended first; while it runs, it would release everything once nobody listens.
+            drop(self.coordinator);
+            let ended = async { while self.events.next().await.is_some() {} };
+            let _ = tokio::time::timeout(self.cx.config.close_timeout, ended).await;
+            false
+        } else {
+            self.coordinator.shutdown(self.cx.config.close_timeout).await.is_complete()
+        };
         shards.sort_by(|a, b| a.shard.cmp(&b.shard));
         let report = Report { shards, uptime: self.started.elapsed(), leases_released: released };
         Stopped { report, stream: self.stream, cx: self.cx }

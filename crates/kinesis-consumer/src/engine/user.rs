@@ -42,6 +42,7 @@ impl ShardTask {
                 Ok(result) => return result,
                 Err(_) => {
                     let first = self.in_hand.as_ref().map(tracing::field::display);
+                    // debug-ok: a duration
                     tracing::warn!(shard = %self.shard, call, first, running = ?started.elapsed(), "a handler has not returned for long");
                 }
             }

@@ -4,12 +4,12 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use crate::common::{APPLICATION, STREAM, Seen, World, numbers, stop, text};
-use kinesis_consumer::core::lease::{Change, FieldWrite, Guard, LeaseStore, LeaseWrite, Outcome};
+use kinesis_consumer::core::lease::LeaseStore;
 use kinesis_consumer::lease::HeartbeatMode;
 use kinesis_consumer::{
     Ack, CheckpointError, Checkpointer, Consumer, Initialize, Record, RecordBatch, RecordProcessor,
 };
-use kinesis_core::{Checkpoint, WorkerId};
+use kinesis_core::Checkpoint;
 
 /// Writes down every callback.
 struct Diary {
@@ -120,16 +120,7 @@ async fn a_lost_lease_cannot_be_checkpointed() {
         world.consumer("w1").checkpoint_interval(crate::common::LONG).processor(move |_| Diary::new(&log));
     let handle = consumer.build().unwrap().spawn();
     seen.until(|seen| seen.len() == 4).await;
-    // Another worker takes the lease by force, as after an expiry.
-    let row = world.row("shardId-000000000000").await;
-    let take = vec![
-        FieldWrite::Owner(Some(WorkerId::new("thief").unwrap())),
-        FieldWrite::AddCounter(1),
-        FieldWrite::AddEpoch(1),
-        FieldWrite::Token(None),
-    ];
-    let write = LeaseWrite::new(row.key.clone(), Guard::Counter(row.counter), Change::Update(take));
-    let [Ok(Outcome::Applied(stolen))] = &world.leases.apply(&[write]).await[..] else { panic!("not taken") };
+    let stolen = world.steal("shardId-000000000000").await;
     seen.until(|seen| seen.len() == 5).await;
     assert_eq!(seen.all()[4], "lease lost, checkpoint refused: true");
     let after = world.row("shardId-000000000000").await;

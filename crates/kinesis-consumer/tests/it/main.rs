@@ -3,8 +3,28 @@
 #[cfg(test)]
 mod common;
 #[cfg(test)]
+mod crash;
+#[cfg(test)]
 mod delivery;
+#[cfg(test)]
+mod endings;
 #[cfg(test)]
 mod failure;
 #[cfg(test)]
+mod life;
+#[cfg(test)]
 mod lifecycle;
+#[cfg(test)]
+mod quiet;
+#[cfg(test)]
+mod reshard;
+#[cfg(test)]
+mod settings;
+#[cfg(test)]
+mod sharing;
+#[cfg(test)]
+mod shelf;
+#[cfg(test)]
+mod shutdown;
+#[cfg(test)]
+mod sources;

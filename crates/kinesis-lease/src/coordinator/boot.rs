@@ -8,6 +8,7 @@ use kinesis_core::directory::ShardInfo;
 use kinesis_core::metrics::Instrument;
 use kinesis_core::{ApplicationName, StartPosition, StreamRef};
 use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
 
 use super::calls::{Calls, Failure};
 use super::command::{Command, Waiting};
@@ -30,6 +31,7 @@ pub(super) struct Parts {
     pub(super) events: EventSender,
     pub(super) discover: mpsc::Sender<Option<Waiting>>,
     pub(super) lost: Arc<dyn Instrument>,
+    pub(super) cancelled: CancellationToken,
 }
 
 type Stage<T> = Result<T, StartError>;
@@ -83,8 +85,9 @@ impl Boot {
             Err(failure) => return drop(started.send(Err(start_error(failure)))),
         }
         drop(started.send(Ok(())));
-        let Parts { machine, seed, commands, sender, events, discover, lost, .. } = parts;
-        let task = LeaseTask { machine, calls, start, seed, commands, sender, events, discover, lost };
+        let Parts { machine, seed, commands, sender, events, discover, lost, cancelled, .. } = parts;
+        let task =
+            LeaseTask { machine, calls, start, seed, commands, sender, events, discover, lost, cancelled };
         Box::pin(task.run()).await;
     }
 }

@@ -134,6 +134,7 @@ impl CoordinatorBuilder {
         let (commands, command_receiver) = mpsc::channel(COMMANDS);
         let (discover, asked) = mpsc::channel(LISTINGS);
         let (events, event_receiver) = EventSender::channel();
+        let cancelled = CancellationToken::new();
         let (boot, handshake) = Boot::new(Parts {
             machine: Machine::new(worker.clone(), self.config.clone(), random.fork()),
             application: self.application,
@@ -145,9 +146,9 @@ impl CoordinatorBuilder {
             events,
             discover: discover.clone(),
             lost: self.metrics.instrument(&names::LEASES_LOST, Labels::stream(self.stream)),
+            cancelled: cancelled.clone(),
         });
         // From here on dropping the coordinator ends everything.
-        let cancelled = CancellationToken::new();
         let mut coordinator = Coordinator {
             worker,
             commands: commands.clone(),

@@ -51,6 +51,7 @@ async fn limited<T>(
 }
 
 fn too_late(limit: Duration) -> Failure {
+    // debug-ok: a duration
     Arc::new(StoreError::unavailable(format!("no answer within {limit:?}")))
 }
 

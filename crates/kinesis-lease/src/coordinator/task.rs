@@ -46,6 +46,8 @@ pub(super) struct LeaseTask {
     /// Asks for a listing of the shards.
     pub(super) discover: mpsc::Sender<Option<Waiting>>,
     pub(super) lost: Arc<dyn Instrument>,
+    /// The coordinator was dropped.
+    pub(super) cancelled: CancellationToken,
 }
 
 impl LeaseTask {
@@ -98,6 +100,10 @@ impl Running {
                     None => return,
                 },
                 () = self.receiver_gone.cancelled(), if self.stopping.is_none() => {
+                    if self.task.cancelled.is_cancelled() {
+                        // Whoever drops everything at once crashes, and releases nothing.
+                        return;
+                    }
                     tracing::debug!("nobody reads the lease events: everything is released");
                     // As long as a store answers at all, this is long enough.
                     self.stop(now() + self.task.calls.timeout * 4, None);

@@ -83,6 +83,8 @@ impl Tenure {
 
     /// Stores that the shard is closed and finished, after the leases of its children were made, and ends the tenure.
     ///
+    /// The work on the shard has to be over before the call: another worker may begin with the children at any moment.
+    ///
     /// Without children (none were told) the shards are listed first, so that the children's leases are made from the
     /// listing. Dropping the future does not take the end back.
     ///
@@ -94,7 +96,8 @@ impl Tenure {
         self.ask(|reply| Command::End { key, token, children, reply }).await
     }
 
-    /// Gives the lease up: to the worker that asked for it, or to anybody. With a cool-down nobody takes it until it
+    /// Gives the lease up: to the worker that asked for it, or to anybody. The work on the shard has to be over before
+    /// the call: from then on another worker may begin at any moment, even before the call returns. With a cool-down nobody takes it until it
     /// has rested. Checkpoints that wait are stored with it. Dropping the future does not take the release back.
     ///
     /// # Errors

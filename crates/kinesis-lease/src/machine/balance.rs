@@ -94,9 +94,10 @@ impl Machine {
         }
     }
 
-    /// Takes what is free and asks for what is too much elsewhere.
-    pub(super) fn balance(&mut self, now: Instant) {
-        let mut spread = self.spread(now);
+    /// Takes what is free and asks for what is too much elsewhere, as a look showed it that began at `seen_at`: what
+    /// is older than that is not known to have lasted until now.
+    pub(super) fn balance(&mut self, now: Instant, seen_at: Instant) {
+        let mut spread = self.spread(seen_at);
         let orphans = self.orphans(&spread);
         let others: usize = spread.others.values().map(Vec::len).sum();
         let runnable = spread.mine + others + spread.free.len();

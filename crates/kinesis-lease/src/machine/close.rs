@@ -143,13 +143,11 @@ impl Machine {
                     reply: None,
                 };
                 self.held.entry(key.clone()).and_modify(|held| held.closing = Some(closing));
+                self.warn(LeaseWarning::ShardGone { key, checkpoint });
             } else if seen.row.owner.is_none() || self.is_expired(seen, now) {
-                writes.push((ops::close_gone(&seen.row), Purpose::Close));
-            } else {
-                // Its owner finds out by itself.
-                continue;
+                writes.push((ops::close_gone(&seen.row), Purpose::Close { checkpoint }));
             }
-            self.warn(LeaseWarning::ShardGone { key, checkpoint });
+            // Otherwise its owner finds out by itself.
         }
         self.issue(now, writes);
     }

@@ -103,7 +103,7 @@ enum Purpose {
     Request,
     GiveBack,
     Child { of: LeaseKey },
-    Close,
+    Close { checkpoint: Checkpoint },
 }
 
 #[derive(Debug)]
@@ -159,6 +159,8 @@ pub(crate) struct Machine {
     /// The look under way began too early to show what we want to see.
     look_again: bool,
     look_backoff: Backoff,
+    /// When a failed write was last told.
+    warned_at: Option<Instant>,
     released: Vec<LeaseKey>,
     lost_in_stop: Vec<LeaseKey>,
     actions: Vec<Action>,
@@ -185,6 +187,7 @@ impl Machine {
             next_look: None,
             look_again: false,
             look_backoff,
+            warned_at: None,
             released: Vec::new(),
             lost_in_stop: Vec::new(),
             actions: Vec::new(),
@@ -275,16 +278,17 @@ impl Machine {
 
     fn applied(&mut self, now: Instant, batch: BatchId, results: Vec<Result<Outcome, Arc<StoreError>>>) {
         let Some(Batch { started, items }) = self.batches.remove(&batch) else { return };
-        let mut warned = false;
         let mut answered = false;
         let mut results = results.into_iter();
         for (key, purpose) in items {
             let missing = || Err(Arc::new(StoreError::unavailable("the store gave too few results")));
             let result = results.next().unwrap_or_else(missing);
+            // One warning per heartbeat says enough about a store in trouble.
+            let quiet = self.warned_at.is_some_and(|at| now < at + self.config.heartbeat_interval);
             if let Err(error) = &result
-                && !warned
+                && !quiet
             {
-                warned = true;
+                self.warned_at = Some(now);
                 self.warn(LeaseWarning::Write { key: key.clone(), source: Arc::clone(error) });
             }
             if let Ok(Outcome::Applied(row) | Outcome::Refused { current: Some(row) }) = &result {
@@ -298,7 +302,13 @@ impl Machine {
                     self.busy.remove(&key);
                     self.child_made(now, &of, &key, result);
                 }
-                Purpose::Request | Purpose::GiveBack | Purpose::Close => {
+                Purpose::Close { checkpoint } => {
+                    self.busy.remove(&key);
+                    if let Ok(Outcome::Applied(_)) = result {
+                        self.warn(LeaseWarning::ShardGone { key, checkpoint });
+                    }
+                }
+                Purpose::Request | Purpose::GiveBack => {
                     self.busy.remove(&key);
                 }
             }

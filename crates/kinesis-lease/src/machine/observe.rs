@@ -101,7 +101,7 @@ impl Machine {
         }
         self.doubts.retain(|_, doubt| now < doubt.started + self.config.expiry);
         match self.phase {
-            Phase::Running => self.balance(now),
+            Phase::Running => self.balance(now, look.started),
             Phase::NotTaking => {}
             Phase::Stopping => self.give_back(now),
         }

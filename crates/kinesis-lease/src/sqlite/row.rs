@@ -241,6 +241,7 @@ fn private_text(private: &BTreeMap<String, PrivateValue>) -> String {
         PrivateValue::Number(number) => ("number", Json::from(*number)),
         PrivateValue::Binary(bytes) => ("binary", Json::from(hex(bytes))),
         // Kinds of a later version of the trait.
+        // debug-ok: goes into the row, never into a message
         other => ("text", Json::from(format!("{other:?}"))),
     };
     let entries = private.iter().map(|(name, attribute)| {

@@ -28,7 +28,7 @@ impl Table {
             return Ok(Self { name: name.to_owned() });
         }
         let problem = format!(
-            "invalid table name {name:?}: it must have up to {} ASCII letters, digits and '_', must not begin with a \
+            "invalid table name `{name}`: it must have up to {} ASCII letters, digits and '_', must not begin with a \
              digit or with 'sqlite_'",
             Self::MAX_LEN
         );

@@ -139,7 +139,6 @@ async fn serve_tls(
 }
 
 /// What happens is told on the standard error: `RUST_LOG` says how much, by default what is worth knowing.
-#[cfg(feature = "logs")]
 fn start_logging() {
     use tracing_subscriber::EnvFilter;
 
@@ -156,7 +155,6 @@ async fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
         Ok(Command::Serve(options)) => {
-            #[cfg(feature = "logs")]
             start_logging();
             match serve(*options).await {
                 Ok(()) => return ExitCode::SUCCESS,

@@ -75,16 +75,7 @@ async fn main() -> anyhow::Result<()> {
             }
         })
         .build()?;
-    let signal = examples::stop_signal()?;
-    let enough = tally.clone();
-    let report = consumer
-        .run(async move {
-            tokio::select! {
-                () = signal => {}
-                () = enough.reached(args.until) => {}
-            }
-        })
-        .await?;
+    let report = consumer.run(examples::stop_signal_or(tally.clone(), args.until)?).await?;
     println!("{report}");
     println!("processed {} records", tally.total());
     Ok(())

@@ -1,0 +1,107 @@
+//! The settings: defaults, checks, and a configuration file.
+
+use std::time::Duration;
+
+use kinesis_lease::LeaseConfig;
+
+fn refused(config: &LeaseConfig) -> &'static str {
+    config.validate().expect_err("it should be refused").field()
+}
+
+/// S-003, S-026, S-027, S-029: the documented defaults.
+#[test]
+fn defaults_are_the_documented_ones() {
+    let config = LeaseConfig::default();
+    assert_eq!(config.heartbeat_interval, Duration::from_secs(3));
+    assert_eq!(config.expiry, Duration::from_secs(10));
+    assert_eq!(config.look_interval, Duration::from_secs(1));
+    assert_eq!(config.discovery_interval, Duration::from_secs(60));
+    assert_eq!(config.hand_over_timeout, Duration::from_secs(30));
+    assert_eq!(config.call_timeout(), Duration::from_secs(2));
+    assert_eq!(config.belief(), Duration::from_secs(9));
+    assert_eq!(config.max_leases, None);
+    assert_eq!(config.validate(), Ok(()));
+}
+
+/// S-028: a heartbeat interval that is not smaller than the expiry is refused.
+#[test]
+fn a_heartbeat_interval_not_smaller_than_the_expiry_is_refused() {
+    let config = LeaseConfig::default();
+    for interval in [10, 11, 100] {
+        let error = config.clone().heartbeat_interval(Duration::from_secs(interval)).validate().unwrap_err();
+        assert_eq!(error.to_string(), "invalid setting `heartbeat_interval`: must be shorter than expiry");
+    }
+}
+
+/// S-028: nor may a renewal that begins on time end after the holder has given up.
+#[test]
+fn a_renewal_must_be_able_to_end_in_time() {
+    let config = LeaseConfig::default();
+    assert_eq!(
+        refused(&config.clone().heartbeat_interval(Duration::from_millis(7_001))),
+        "heartbeat_interval"
+    );
+    assert_eq!(refused(&config.clone().store_timeout(Duration::from_millis(6_001))), "store_timeout");
+    assert_eq!(config.store_timeout(Duration::from_millis(6_000)).validate(), Ok(()));
+}
+
+#[test]
+fn zero_durations_and_limits_are_refused_by_name() {
+    let zero = Duration::ZERO;
+    let config = LeaseConfig::default;
+    assert_eq!(refused(&config().heartbeat_interval(zero)), "heartbeat_interval");
+    assert_eq!(refused(&config().expiry(zero)), "expiry");
+    assert_eq!(refused(&config().look_interval(zero)), "look_interval");
+    assert_eq!(refused(&config().discovery_interval(zero)), "discovery_interval");
+    assert_eq!(refused(&config().hand_over_timeout(zero)), "hand_over_timeout");
+    assert_eq!(refused(&config().store_timeout(zero)), "store_timeout");
+    assert_eq!(refused(&config().max_leases(0)), "max_leases");
+}
+
+#[cfg(feature = "serde")]
+mod file {
+    use super::*;
+
+    /// The snippet of the README is a valid configuration, and says what it seems to say.
+    #[test]
+    fn the_snippet_of_the_readme_is_valid() {
+        let readme = include_str!("../README.md");
+        let snippet = readme.split("```json\n").nth(1).unwrap().split("```").next().unwrap();
+        let config: LeaseConfig = serde_json::from_str(snippet).unwrap();
+        let expected = LeaseConfig::default()
+            .heartbeat_interval(Duration::from_millis(500))
+            .expiry(Duration::from_secs(2))
+            .max_leases(16);
+        assert_eq!(config, expected);
+        assert_eq!(config.validate(), Ok(()));
+    }
+
+    #[test]
+    fn unknown_fields_and_bad_durations_are_refused() {
+        for text in [r#"{"expirey": "2s"}"#, r#"{"expiry": "-2s"}"#, r#"{"expiry": 2}"#] {
+            assert!(serde_json::from_str::<LeaseConfig>(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_configuration_survives_a_file() {
+        let config = LeaseConfig::default().store_timeout(Duration::from_millis(250));
+        let text = serde_json::to_string(&config).unwrap();
+        assert_eq!(serde_json::from_str::<LeaseConfig>(&text).unwrap(), config);
+    }
+}
+
+/// S-117: times that no sum could hold are refused by name, without a panic.
+#[test]
+fn absurdly_long_times_are_refused() {
+    let config = LeaseConfig::default;
+    assert_eq!(refused(&config().expiry(Duration::MAX)), "expiry");
+    assert_eq!(
+        refused(&config().heartbeat_interval(Duration::MAX).expiry(Duration::MAX)),
+        "heartbeat_interval"
+    );
+    assert_eq!(refused(&config().look_interval(Duration::MAX)), "look_interval");
+    assert_eq!(refused(&config().discovery_interval(Duration::MAX)), "discovery_interval");
+    assert_eq!(refused(&config().hand_over_timeout(Duration::MAX)), "hand_over_timeout");
+    assert_eq!(refused(&config().store_timeout(Duration::MAX)), "store_timeout");
+}

@@ -9,7 +9,7 @@ mod error;
 mod faults;
 mod format;
 mod frames;
-#[cfg(any(fuzzing, test))]
+#[cfg(any(feature = "fuzzing", test))]
 #[doc(hidden)]
 pub mod fuzzing;
 mod handle;

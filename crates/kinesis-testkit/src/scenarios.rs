@@ -112,7 +112,7 @@ pub fn planned_end(kinesis: &TestKinesis, stream: &str, events: u64) {
 }
 
 /// F-07: how to serve so that all calls of a client share one HTTP/2 connection, which unread streams use up.
-#[cfg(feature = "tls")]
+/// Needs the feature `tls`.
 pub fn shared_connection() -> ServeOptions {
     ServeOptions::new().tls()
 }

@@ -130,8 +130,7 @@ impl Service {
                 Ok(response) => Outcome::of(response),
                 Err(error) => Outcome::Refused { code: error.code().to_owned() },
             };
-            // debug-ok: an outcome has a number of records or an error code
-            tracing::debug!(%operation, stream, ?outcome, "call");
+            tracing::debug!(%operation, stream, refused = result.as_ref().err().map(ServiceError::code), "call");
             inner.log.finish(number, outcome);
             match result {
                 Ok(Response::Subscribed(number)) => {

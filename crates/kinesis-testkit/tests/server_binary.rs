@@ -1,5 +1,6 @@
 //! The stand-alone server as a process.
 #![allow(clippy::unwrap_used)] // helpers of tests may panic like tests
+#![cfg(all(feature = "logs", feature = "tls"))]
 
 mod support;
 

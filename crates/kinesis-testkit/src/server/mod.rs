@@ -51,18 +51,11 @@ impl Server {
         addr: SocketAddr,
         options: ServeOptions,
     ) -> io::Result<Self> {
-        #[cfg(feature = "tls")]
-        let tls = if options.tls { Some(tls::Tls::new()?) } else { None };
-        #[cfg_attr(not(feature = "tls"), expect(unused_mut, reason = "only TLS has a certificate"))]
-        let mut certificate_pem = None;
-        #[cfg(feature = "tls")]
-        if let Some(tls) = &tls {
-            certificate_pem = Some(tls.certificate_pem.clone());
-        }
+        let transport = Transport::new(options.tls)?;
         let listener = TcpListener::bind(addr).await?;
         let server = Self {
             addr: listener.local_addr()?,
-            certificate_pem,
+            certificate_pem: transport.certificate_pem(),
             tasks: TaskTracker::new(),
             drain: CancellationToken::new(),
             stop: CancellationToken::new(),
@@ -70,8 +63,7 @@ impl Server {
         let front = Front {
             service,
             options,
-            #[cfg(feature = "tls")]
-            tls,
+            transport,
             tasks: server.tasks.clone(),
             drain: server.drain.clone(),
             stop: server.stop.clone(),
@@ -116,7 +108,7 @@ impl Drop for Server {
 }
 
 /// Serves one connection until it ends.
-#[cfg(any(fuzzing, test))]
+#[cfg(any(feature = "fuzzing", test))]
 pub(crate) async fn serve_connection<C>(service: Arc<Service>, connection: C)
 where
     C: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -124,8 +116,7 @@ where
     let front = Front {
         service,
         options: ServeOptions::new(),
-        #[cfg(feature = "tls")]
-        tls: None,
+        transport: Transport::Plain,
         tasks: TaskTracker::new(),
         drain: CancellationToken::new(),
         stop: CancellationToken::new(),
@@ -133,13 +124,43 @@ where
     front.serve(connection).await;
 }
 
+/// What lies between a connection and HTTP.
+#[derive(Clone)]
+enum Transport {
+    Plain,
+    #[cfg(feature = "tls")]
+    Tls(Box<tls::Tls>),
+}
+
+impl Transport {
+    fn new(tls: bool) -> io::Result<Self> {
+        if !tls {
+            return Ok(Self::Plain);
+        }
+        #[allow(unused_mut)] // without the feature nothing is put in
+        let mut made = None;
+        #[cfg(feature = "tls")]
+        made.replace(Self::Tls(Box::new(tls::Tls::new()?)));
+        made.ok_or_else(|| {
+            io::Error::new(io::ErrorKind::Unsupported, "the test kit was built without the feature `tls`")
+        })
+    }
+
+    fn certificate_pem(&self) -> Option<String> {
+        match self {
+            Self::Plain => None,
+            #[cfg(feature = "tls")]
+            Self::Tls(tls) => Some(tls.certificate_pem.clone()),
+        }
+    }
+}
+
 /// What the tasks of a server share.
 #[derive(Clone)]
 struct Front {
     service: Arc<Service>,
     options: ServeOptions,
-    #[cfg(feature = "tls")]
-    tls: Option<tls::Tls>,
+    transport: Transport,
     tasks: TaskTracker,
     drain: CancellationToken,
     stop: CancellationToken,
@@ -172,16 +193,17 @@ impl Front {
         {
             tracing::debug!(error = %error, "idle connections will be closed in order");
         }
-        #[cfg(feature = "tls")]
-        if let Some(tls) = self.tls.clone() {
-            match tokio::time::timeout(HANDSHAKE_LIMIT, tls.acceptor.accept(connection)).await {
-                Ok(Ok(connection)) => self.serve(connection).await,
-                Ok(Err(error)) => tracing::debug!(error = %error, "a TLS handshake failed"),
-                Err(_) => tracing::debug!("a TLS handshake took too long"),
+        match self.transport.clone() {
+            Transport::Plain => self.serve(connection).await,
+            #[cfg(feature = "tls")]
+            Transport::Tls(tls) => {
+                match tokio::time::timeout(HANDSHAKE_LIMIT, tls.acceptor.accept(connection)).await {
+                    Ok(Ok(connection)) => self.serve(connection).await,
+                    Ok(Err(error)) => tracing::debug!(error = %error, "a TLS handshake failed"),
+                    Err(_) => tracing::debug!("a TLS handshake took too long"),
+                }
             }
-            return;
         }
-        self.serve(connection).await;
     }
 
     async fn serve<C>(self, connection: C)

@@ -12,7 +12,6 @@ use std::time::Duration;
 #[derive(Debug, Clone, Default)]
 #[must_use = "options do nothing by themselves"]
 pub struct ServeOptions {
-    #[cfg(feature = "tls")]
     pub(super) tls: bool,
     pub(super) idle_timeout: Option<Duration>,
     pub(super) max_concurrent_streams: Option<u32>,
@@ -25,8 +24,8 @@ impl ServeOptions {
     }
 
     /// Speaks TLS, with ALPN for HTTP/2 and HTTP/1.1, with a certificate for `localhost` and the loopback addresses
-    /// that is made anew for each server: [`Server::certificate_pem`](crate::Server::certificate_pem).
-    #[cfg(feature = "tls")]
+    /// that is made anew for each server: [`Server::certificate_pem`](crate::Server::certificate_pem). Without the
+    /// feature `tls` no such server starts.
     pub fn tls(mut self) -> Self {
         self.tls = true;
         self

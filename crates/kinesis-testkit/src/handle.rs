@@ -53,7 +53,7 @@ impl TestKinesis {
         Self(Arc::new(Service::new(settings, clock)))
     }
 
-    #[cfg(test)]
+    #[cfg(any(feature = "fuzzing", test))]
     pub(crate) fn service(&self) -> &Arc<Service> {
         &self.0
     }

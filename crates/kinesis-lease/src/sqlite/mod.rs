@@ -5,9 +5,10 @@ mod row;
 mod schema;
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use kinesis_core::backoff::{Backoff, BackoffConfig};
 use kinesis_core::lease::{
     Change, Lease, LeaseKey, LeaseStore, LeaseWrite, Outcome, ScanPage, ScanRequest, StoreError,
 };
@@ -34,6 +35,9 @@ pub enum Durability {
     /// A power loss.
     PowerLoss,
 }
+
+/// The delays between tries to open a file that others open at the same time.
+const OPEN_RETRY: BackoffConfig = BackoffConfig::new(Duration::from_millis(10), Duration::from_millis(200));
 
 /// How an SQLite store is opened.
 #[derive(Debug, Clone)]
@@ -91,16 +95,27 @@ impl SqliteStoreBuilder {
             .journal_mode(SqliteJournalMode::Wal)
             .synchronous(synchronous)
             .busy_timeout(self.busy_timeout);
-        let pool = SqlitePoolOptions::new()
+        let pool_options = SqlitePoolOptions::new()
             // SQLite has one writer at a time anyway; one connection keeps a process from waiting for itself.
             .max_connections(1)
             .acquire_timeout(self.busy_timeout)
             .idle_timeout(None)
             .max_lifetime(None)
-            .test_before_acquire(false)
-            .connect_with(options)
-            .await
-            .map_err(|error| store_error(&file, error))?;
+            .test_before_acquire(false);
+        // Turning a fresh file to WAL needs it alone, and for that SQLite does not wait: who opens it at the same time
+        // tries again.
+        let deadline = Instant::now() + self.busy_timeout;
+        let mut backoff = Backoff::new(OPEN_RETRY, fastrand::u64(..));
+        let pool = loop {
+            let error = match pool_options.clone().connect_with(options.clone()).await {
+                Ok(pool) => break pool,
+                Err(error) => store_error(&file, error),
+            };
+            if !error.is_retryable() || Instant::now() >= deadline {
+                return Err(error);
+            }
+            tokio::time::sleep(backoff.next_delay()).await;
+        };
         Ok(SqliteStore { pool, table, file })
     }
 }

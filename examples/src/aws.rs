@@ -39,8 +39,9 @@ fn is_local(url: &str) -> bool {
     host == "localhost" || host == "[::1]" || authority == "[::1]" || host.starts_with("127.")
 }
 
-/// Plain HTTP without the proxy that the environment may name.
-fn direct_http_client() -> SharedHttpClient {
+/// Plain HTTP without the proxy that the environment may name: for a server on this machine.
+#[must_use]
+pub fn direct_http_client() -> SharedHttpClient {
     Builder::new().build_with_connector_fn(|settings, _| {
         let mut connector = Connector::builder().proxy_config(ProxyConfig::disabled());
         connector.set_connector_settings(settings.cloned());

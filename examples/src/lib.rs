@@ -19,9 +19,9 @@ mod aws;
 mod stop;
 mod stream;
 
-pub use aws::aws_config;
+pub use aws::{aws_config, direct_http_client};
 pub use stop::{Tally, stop_signal, stop_signal_or};
-pub use stream::create_stream;
+pub use stream::{create_stream, until_active};
 
 /// The programs of the workspace's README, compiled as documentation tests.
 #[cfg(doctest)]

@@ -9,7 +9,7 @@ use aws_sdk_kinesis::types::StreamStatus;
 use kinesis_core::aws::ServiceFailure;
 use tokio::time::Instant;
 
-/// How long a new stream may take to become active; in AWS it is about half a minute.
+/// How long a new or changed stream may take to become active; in AWS it is about half a minute.
 const ACTIVE_TIMEOUT: Duration = Duration::from_secs(120);
 /// How often it is looked at meanwhile. The service allows an account
 /// [20 such calls a second](https://docs.aws.amazon.com/kinesis/latest/APIReference/API_DescribeStreamSummary.html).
@@ -30,6 +30,14 @@ pub async fn create_stream(config: &SdkConfig, name: &str, shards: i32) -> anyho
             return Err(failure).with_context(|| format!("CreateStream of {name} failed"));
         }
     }
+    until_active(&client, name).await
+}
+
+/// Waits until the stream is active: after it was made, split or merged.
+///
+/// # Errors
+/// When the service refuses, cannot be reached, or the stream is not active after two minutes.
+pub async fn until_active(client: &Client, name: &str) -> anyhow::Result<()> {
     let deadline = Instant::now() + ACTIVE_TIMEOUT;
     loop {
         let reply = client.describe_stream_summary().stream_name(name).send().await;

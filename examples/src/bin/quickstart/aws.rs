@@ -4,8 +4,6 @@ use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_credential_types::Credentials;
 use aws_credential_types::provider::SharedCredentialsProvider;
 use aws_smithy_async::rt::sleep::{SharedAsyncSleep, TokioSleep};
-use aws_smithy_http_client::Builder;
-use aws_smithy_http_client::proxy::ProxyConfig;
 
 /// The configuration that producer, consumers and judge share.
 pub(crate) async fn config(endpoint_url: Option<&str>, region: Option<&str>, embedded: bool) -> SdkConfig {
@@ -23,13 +21,6 @@ pub(crate) async fn config(endpoint_url: Option<&str>, region: Option<&str>, emb
 }
 
 fn embedded_config(url: &str) -> SdkConfig {
-    // A proxy of the environment is not meant for a server inside of this program.
-    let http_client = Builder::new().build_with_connector_fn(|settings, _| {
-        let mut connector =
-            aws_smithy_http_client::Connector::builder().proxy_config(ProxyConfig::disabled());
-        connector.set_connector_settings(settings.cloned());
-        connector.build_http()
-    });
     SdkConfig::builder()
         .behavior_version(BehaviorVersion::v2026_01_12())
         .region(Region::new("us-east-1"))
@@ -41,7 +32,7 @@ fn embedded_config(url: &str) -> SdkConfig {
             "embedded",
         )))
         .sleep_impl(SharedAsyncSleep::new(TokioSleep::new()))
-        .http_client(http_client)
+        .http_client(examples::direct_http_client())
         .endpoint_url(url)
         .build()
 }

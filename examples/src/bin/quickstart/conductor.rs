@@ -53,7 +53,7 @@ pub(crate) async fn run(job: Job) -> anyhow::Result<bool> {
     std::fs::create_dir_all(&folder).with_context(|| format!("{} cannot be made", folder.display()))?;
     let setup = Setup { job: job.clone(), endpoint_url, embedded, folder };
 
-    stream::create(&client, &job.stream, job.shards).await?;
+    examples::create_stream(&config, &job.stream, job.shards).await?;
     let leases = SqliteStore::open(setup.leases()).await.context("the lease file cannot be made")?;
     leases.setup().await.context("the lease file cannot be set up")?;
     let probe = SqliteStore::builder(setup.leases()).busy_timeout(PROBE).open().await?;

@@ -1,48 +1,9 @@
-//! The stream: created, split, merged, through the plain SDK.
-
-use std::time::Duration;
+//! The stream: listed, split, merged, through the plain SDK.
 
 use anyhow::Context as _;
 use aws_sdk_kinesis::Client;
-use aws_sdk_kinesis::types::{Shard, StreamStatus};
-use tokio::time::Instant;
-
-/// How long the service may take for a change of the stream; real ones take about half a minute.
-const CHANGE_TIMEOUT: Duration = Duration::from_secs(120);
-/// How often the stream is looked at meanwhile; the service allows 20 such calls a second.
-const LOOK: Duration = Duration::from_millis(200);
-
-/// Creates the stream unless it exists, and waits until it is active.
-pub(crate) async fn create(client: &Client, name: &str, shards: i32) -> anyhow::Result<()> {
-    let created = client.create_stream().stream_name(name).shard_count(shards).send().await;
-    if let Err(error) = created {
-        let exists = error.as_service_error().is_some_and(|error| error.is_resource_in_use_exception());
-        if !exists {
-            let failure = kinesis_core::aws::ServiceFailure::new(&error);
-            return Err(failure).with_context(|| format!("CreateStream of {name} failed"));
-        }
-    }
-    active(client, name).await
-}
-
-/// Waits until the stream is active.
-async fn active(client: &Client, name: &str) -> anyhow::Result<()> {
-    let deadline = Instant::now() + CHANGE_TIMEOUT;
-    loop {
-        let summary = client.describe_stream_summary().stream_name(name).send().await;
-        let summary = summary.map_err(|error| kinesis_core::aws::ServiceFailure::new(&error));
-        let summary = summary.with_context(|| format!("DescribeStreamSummary of {name} failed"))?;
-        let status = summary.stream_description_summary().map(|summary| summary.stream_status().clone());
-        if status == Some(StreamStatus::Active) {
-            return Ok(());
-        }
-        anyhow::ensure!(
-            Instant::now() < deadline,
-            "stream {name} did not become active in {CHANGE_TIMEOUT:?}"
-        );
-        tokio::time::sleep(LOOK).await;
-    }
-}
+use aws_sdk_kinesis::types::Shard;
+use examples::until_active;
 
 /// All shards, closed ones included.
 pub(crate) async fn shards(client: &Client, name: &str) -> anyhow::Result<Vec<Shard>> {
@@ -86,7 +47,7 @@ pub(crate) async fn split_first(client: &Client, name: &str) -> anyhow::Result<S
         .new_starting_hash_key(middle.to_string());
     let done = split.send().await.map_err(|error| kinesis_core::aws::ServiceFailure::new(&error));
     done.with_context(|| format!("SplitShard of {name} failed"))?;
-    active(client, name).await?;
+    until_active(client, name).await?;
     Ok(shard.clone())
 }
 
@@ -99,6 +60,6 @@ pub(crate) async fn merge_last(client: &Client, name: &str) -> anyhow::Result<(S
     let merge = client.merge_shards().stream_name(name).shard_to_merge(first).adjacent_shard_to_merge(second);
     let done = merge.send().await.map_err(|error| kinesis_core::aws::ServiceFailure::new(&error));
     done.with_context(|| format!("MergeShards of {name} failed"))?;
-    active(client, name).await?;
+    until_active(client, name).await?;
     Ok((first.clone(), second.clone()))
 }

@@ -158,40 +158,28 @@ pub trait LeaseStore: fmt::Debug + Send + Sync + 'static {
     async fn apply(&self, writes: &[LeaseWrite]) -> Vec<Result<Outcome, StoreError>>;
 }
 
-#[async_trait]
-impl<S: LeaseStore + ?Sized> LeaseStore for Arc<S> {
-    async fn setup(&self) -> Result<(), StoreError> {
-        (**self).setup().await
-    }
+macro_rules! forward_to_pointee {
+    ($pointer:ident) => {
+        #[async_trait]
+        impl<S: LeaseStore + ?Sized> LeaseStore for $pointer<S> {
+            async fn setup(&self) -> Result<(), StoreError> {
+                (**self).setup().await
+            }
 
-    async fn get(&self, keys: &[LeaseKey]) -> Result<Vec<Option<Lease>>, StoreError> {
-        (**self).get(keys).await
-    }
+            async fn get(&self, keys: &[LeaseKey]) -> Result<Vec<Option<Lease>>, StoreError> {
+                (**self).get(keys).await
+            }
 
-    async fn scan(&self, request: &ScanRequest) -> Result<ScanPage, StoreError> {
-        (**self).scan(request).await
-    }
+            async fn scan(&self, request: &ScanRequest) -> Result<ScanPage, StoreError> {
+                (**self).scan(request).await
+            }
 
-    async fn apply(&self, writes: &[LeaseWrite]) -> Vec<Result<Outcome, StoreError>> {
-        (**self).apply(writes).await
-    }
+            async fn apply(&self, writes: &[LeaseWrite]) -> Vec<Result<Outcome, StoreError>> {
+                (**self).apply(writes).await
+            }
+        }
+    };
 }
 
-#[async_trait]
-impl<S: LeaseStore + ?Sized> LeaseStore for Box<S> {
-    async fn setup(&self) -> Result<(), StoreError> {
-        (**self).setup().await
-    }
-
-    async fn get(&self, keys: &[LeaseKey]) -> Result<Vec<Option<Lease>>, StoreError> {
-        (**self).get(keys).await
-    }
-
-    async fn scan(&self, request: &ScanRequest) -> Result<ScanPage, StoreError> {
-        (**self).scan(request).await
-    }
-
-    async fn apply(&self, writes: &[LeaseWrite]) -> Vec<Result<Outcome, StoreError>> {
-        (**self).apply(writes).await
-    }
-}
+forward_to_pointee!(Arc);
+forward_to_pointee!(Box);

@@ -12,7 +12,7 @@ use kinesis_lease::{Coordinator, HeartbeatMode, LeaseStoreSource};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::engine::{Context, StopRequest, Supervisor, later};
+use crate::engine::{Context, StopRequest, Supervisor, asked, later};
 use crate::{ConsumerError, Report};
 
 /// Consumes a stream together with the other workers of its application.
@@ -93,7 +93,7 @@ impl Consumer {
         let started = tokio::select! {
             biased;
             started = &mut start => started.map_err(ConsumerError::Start)?,
-            () = async { drop(early.wait_for(Option::is_some).await) } => {
+            () = asked(&mut early) => {
                 // A start that is about to end may take leases already: those are given back. One that hangs has none.
                 match tokio::time::timeout(cx.config.close_timeout, start).await {
                     Ok(Ok(started)) => started,

@@ -22,7 +22,7 @@ use tower::util::BoxCloneSyncService;
 
 use crate::ConsumerConfig;
 use crate::door::Door;
-pub(crate) use supervisor::{StopRequest, Supervisor, later};
+pub(crate) use supervisor::{StopRequest, Supervisor, asked, later};
 pub(crate) use wire::WireStage;
 
 pub(crate) type DeadLetterService = BoxCloneSyncService<DeadLetter, (), BoxError>;

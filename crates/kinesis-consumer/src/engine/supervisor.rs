@@ -256,9 +256,14 @@ pub(crate) fn later(limit: Duration) -> Instant {
     Instant::now() + limit.min(FAR)
 }
 
-async fn asked(stop: &mut watch::Receiver<StopRequest>) {
-    // Whoever could ask is gone only when this consumer is dropped.
-    drop(stop.wait_for(Option::is_some).await);
+/// Waits until a stop is asked for. Cancel-safe.
+///
+/// Whoever could ask is gone only when the consumer is dropped. That is no wish to stop: a drop ends this task at its next
+/// wait and releases nothing, while a stop begun until then would give back some of the leases.
+pub(crate) async fn asked(stop: &mut watch::Receiver<StopRequest>) {
+    if stop.wait_for(Option::is_some).await.is_err() {
+        std::future::pending().await
+    }
 }
 
 /// What is left of a supervisor.
@@ -266,4 +271,21 @@ struct Stopped {
     report: Report,
     stream: StreamRef,
     cx: Arc<Context>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// S-004: a handle that is dropped asks for nothing, also when its task is at work at that moment.
+    #[tokio::test(start_paused = true)]
+    async fn a_dropped_handle_is_no_wish_to_stop() {
+        let (stop, mut request) = watch::channel(None);
+        drop(stop);
+        let waited = tokio::time::timeout(Duration::from_secs(1), asked(&mut request)).await;
+        assert!(waited.is_err(), "nobody asked");
+        let (stop, mut request) = watch::channel(None);
+        stop.send_replace(Some(Instant::now()));
+        asked(&mut request).await;
+    }
 }

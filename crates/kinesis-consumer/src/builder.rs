@@ -15,6 +15,8 @@ use kinesis_core::{
     ApplicationName, BoxError, DeadLetter, IntoAck, IntoRecordAck, Record, RecordBatch, ShardRef,
     StartPosition, StreamRef, WorkerId,
 };
+#[cfg(feature = "kpl")]
+use kinesis_kpl::RangeFilter;
 use kinesis_lease::{HeartbeatMode, LeaseConfig, LeaseStoreSource};
 #[cfg(feature = "poll")]
 use kinesis_poll::{PollConfig, PollSource};
@@ -23,9 +25,14 @@ use tower::util::BoxCloneSyncService;
 use tower_layer::Layer;
 use tower_service::Service;
 
+#[cfg(feature = "compress")]
+use crate::Decompression;
+#[cfg(feature = "kpl")]
+use crate::Undecoded;
 use crate::consumer::Parts;
+use crate::decoding;
 use crate::door::{self, BatchService, Door, HandlerService, RecordService};
-use crate::engine::{Context, DeadLetterService, WireStage};
+use crate::engine::{Context, DeadLetterService};
 use crate::{ConfigError, Consumer, ConsumerConfig, FailurePolicy, OnExhausted, RecordProcessor};
 
 /// No handler was given yet.
@@ -272,6 +279,14 @@ impl<D> ConsumerBuilder<D> {
         reopen_initial: Duration;
         reopen_max: Duration;
         max_decoded_bytes: usize;
+        #[cfg(feature = "compress")]
+        decompression: Decompression;
+        #[cfg(feature = "kpl")]
+        deaggregate: bool;
+        #[cfg(feature = "kpl")]
+        undecoded: Undecoded;
+        #[cfg(feature = "kpl")]
+        range_filter: RangeFilter;
         buffer_bytes: usize;
         shard_metrics: bool;
         lease: LeaseConfig;
@@ -309,7 +324,8 @@ impl<D> ConsumerBuilder<D> {
         self
     }
 
-    /// Adds a decoder of payloads (decompress, decrypt, strip a header); they run in the order in which they are added.
+    /// Adds a decoder of payloads (decompress, decrypt, strip a header); they run in the order in which they are added, the
+    /// decompression of the configuration after them. Inside an aggregate they run once more on each of its records.
     pub fn decoder(mut self, decoder: Arc<dyn PayloadDecoder>) -> Self {
         self.decoders.push(decoder);
         self
@@ -363,6 +379,13 @@ impl<D> ConsumerBuilder<D> {
                 "is missing; failure_policy = skip_after needs a dead-letter service",
             ));
         }
+        #[cfg(feature = "kpl")]
+        if self.config.undecoded == Undecoded::DeadLetter && self.dead_letter.is_none() {
+            return Err(ConfigError::new(
+                "dead_letter",
+                "is missing; undecoded = dead_letter needs a dead-letter service",
+            ));
+        }
         let source = self.source;
         #[cfg(feature = "poll")]
         let source = match source {
@@ -384,7 +407,7 @@ impl<D> ConsumerBuilder<D> {
             ));
         };
         let directory = self.directory.unwrap_or_else(|| Arc::new(KinesisDirectory::new(self.clients)));
-        let wire = WireStage::new(self.decoders, self.config.max_decoded_bytes);
+        let wire = decoding::wire_stage(&self.config, self.decoders)?;
         Ok(Consumer(Parts {
             application,
             stream,

@@ -6,11 +6,17 @@ use kinesis_core::StartPosition;
 use kinesis_core::backoff::BackoffConfig;
 use kinesis_core::processing::CheckpointVerb;
 use kinesis_core::source::OpenShard;
+#[cfg(feature = "kpl")]
+use kinesis_kpl::RangeFilter;
 use kinesis_lease::LeaseConfig;
 #[cfg(feature = "poll")]
 use kinesis_poll::PollConfig;
 
 use crate::ConfigError;
+#[cfg(feature = "compress")]
+use crate::Decompression;
+#[cfg(feature = "kpl")]
+use crate::Undecoded;
 
 /// What to do when a handler fails. The engine's policy is the only retry: a retry layer inside would multiply it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -115,8 +121,27 @@ pub struct ConsumerConfig {
     /// The longest delay before a shard is opened again that could not be read. Default 60 s.
     #[cfg_attr(feature = "serde", serde(with = "humantime_serde"))]
     pub reopen_max: Duration,
-    /// The most bytes that one Kinesis record may have after decoding. Default 10 MiB.
+    /// The most bytes that one Kinesis record may have after decoding; the records of one aggregate share it where they
+    /// are decoded once more by themselves. Default 10 MiB. Beyond it the record is a permanent failure.
     pub max_decoded_bytes: usize,
+    /// Which compressed payloads are decompressed. Default: none.
+    #[cfg(feature = "compress")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "compress")))]
+    pub decompression: Decompression,
+    /// Whether aggregates of the KPL are split into their user records. Default on: what is no aggregate is passed on
+    /// as it is.
+    #[cfg(feature = "kpl")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "kpl")))]
+    pub deaggregate: bool,
+    /// What becomes of a record that looks like an aggregate and cannot be split. Default: it is passed on and counted.
+    #[cfg(feature = "kpl")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "kpl")))]
+    pub undecoded: Undecoded,
+    /// Whether user records of an aggregate are left out whose hash key belongs to another shard. Default: none is, which
+    /// loses nothing with any producer. Each one left out is counted and logged.
+    #[cfg(feature = "kpl")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "kpl")))]
+    pub range_filter: RangeFilter,
     /// How many payload bytes a reader may hold ahead of the handler, per shard. Default 10 MiB.
     pub buffer_bytes: usize,
     /// Whether metrics carry the shard. Default on; turn it off above some hundred shards.
@@ -153,6 +178,14 @@ impl Default for ConsumerConfig {
             reopen_initial: Duration::from_secs(1),
             reopen_max: Duration::from_secs(60),
             max_decoded_bytes: 10 * 1024 * 1024,
+            #[cfg(feature = "compress")]
+            decompression: Decompression::Off,
+            #[cfg(feature = "kpl")]
+            deaggregate: true,
+            #[cfg(feature = "kpl")]
+            undecoded: Undecoded::PassOn,
+            #[cfg(feature = "kpl")]
+            range_filter: RangeFilter::Off,
             buffer_bytes: OpenShard::DEFAULT_BUFFER_BYTES,
             shard_metrics: true,
             lease: LeaseConfig::default(),
@@ -262,6 +295,14 @@ mod tests {
             reopen_initial,
             reopen_max,
             max_decoded_bytes,
+            #[cfg(feature = "compress")]
+            decompression,
+            #[cfg(feature = "kpl")]
+            deaggregate,
+            #[cfg(feature = "kpl")]
+            undecoded,
+            #[cfg(feature = "kpl")]
+            range_filter,
             buffer_bytes,
             shard_metrics,
             lease,
@@ -277,6 +318,10 @@ mod tests {
         assert_eq!((close_timeout, stuck_after), (secs(5), secs(60)));
         assert_eq!((reopen_initial, reopen_max), (secs(1), secs(60)));
         assert_eq!((max_decoded_bytes, buffer_bytes), (10 << 20, 10 << 20));
+        #[cfg(feature = "compress")]
+        assert_eq!(decompression, Decompression::Off);
+        #[cfg(feature = "kpl")]
+        assert_eq!((deaggregate, undecoded, range_filter), (true, Undecoded::PassOn, RangeFilter::Off));
         assert!(shard_metrics);
         assert_eq!(lease, LeaseConfig::default());
         #[cfg(feature = "poll")]

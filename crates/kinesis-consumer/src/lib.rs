@@ -4,6 +4,7 @@
 mod builder;
 mod config;
 mod consumer;
+mod decoding;
 mod door;
 mod engine;
 mod error;
@@ -13,13 +14,23 @@ mod report;
 pub use builder::{BatchDoor, ConsumerBuilder, NoDoor, RecordDoor};
 pub use config::{ConsumerConfig, FailurePolicy, OnExhausted};
 pub use consumer::{Consumer, ConsumerHandle};
+#[cfg(feature = "compress")]
+pub use decoding::Decompression;
+#[cfg(feature = "kpl")]
+pub use decoding::Undecoded;
 pub use door::{BatchService, RecordService, ServiceFuture};
 pub use error::ConsumerError;
 pub use kinesis_core::ConfigError;
 pub use processor::{Initialize, RecordProcessor};
 pub use report::{Report, ShardOutcome, ShardReport};
 
+#[cfg(feature = "compress")]
+#[cfg_attr(docsrs, doc(cfg(feature = "compress")))]
+pub use kinesis_compress as compress;
 pub use kinesis_core as core;
+#[cfg(feature = "kpl")]
+#[cfg_attr(docsrs, doc(cfg(feature = "kpl")))]
+pub use kinesis_kpl as kpl;
 pub use kinesis_lease as lease;
 #[cfg(feature = "poll")]
 #[cfg_attr(docsrs, doc(cfg(feature = "poll")))]

@@ -8,6 +8,7 @@ use crate::Aggregate;
 ///
 /// That occurs after a reshard, and with writers that aggregate without a shard map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum RangeFilter {
     /// Everything is delivered: nothing is lost with any producer, at worst something comes twice.

@@ -96,7 +96,7 @@ fn kind(file: &Path, value: &Value) -> Option<Kind> {
     by_folder.into_iter().next().or_else(|| {
         if has(&["codec", "frame_base64", "frame_gzip_base64", "payload_base64"]) {
             Some(Kind::Compress)
-        } else if has(&["aggregated_base64", "aggregated_gzip_base64", "hash_key"]) {
+        } else if has(&["aggregated_base64", "aggregated_gzip_base64", "hash_key", "even_shards"]) {
             Some(Kind::Kpl)
         } else {
             None
@@ -145,6 +145,7 @@ mod tests {
         assert_eq!(kind(Path::new("x.jsonl"), &json!({"codec": "gzip"})), Some(Kind::Compress));
         assert_eq!(kind(Path::new("x.jsonl"), &json!({"payload_base64": ""})), Some(Kind::Compress));
         assert_eq!(kind(Path::new("x.jsonl"), &json!({"aggregated_base64": ""})), Some(Kind::Kpl));
+        assert_eq!(kind(Path::new("x.jsonl"), &json!({"even_shards": 4})), Some(Kind::Kpl));
         assert_eq!(kind(Path::new("x.jsonl"), &none), None);
     }
 

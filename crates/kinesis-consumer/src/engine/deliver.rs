@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use kinesis_core::processing::{FailureClass, HandlerError};
-use kinesis_core::source::SourceBatch;
+use kinesis_core::source::{SourceBatch, SourceRecord};
 use kinesis_core::{Ack, BoxError, DeadLetter, DeadLetterReason, Position, RecordAck, RecordBatch};
 use tokio::time::Instant;
 use tower::ServiceExt as _;
@@ -13,7 +13,7 @@ use tower_service::Service as _;
 use super::offering::Offering;
 use super::policy::{Attempts, Verdict};
 use super::shard::{Ending, ShardTask};
-use super::wire::WireRecord;
+use super::wire::{Notes, WireRecord};
 use crate::door::{BatchService, HandlerService, RecordService};
 
 /// A handler answered `Manual` without having taken the record's completion.
@@ -37,14 +37,13 @@ impl ShardTask {
     pub(super) async fn deliver(&mut self, batch: SourceBatch) -> Result<(), Ending> {
         self.behind = batch.behind;
         self.metrics.behind(batch.behind);
-        let wire = self.cx.wire.clone();
-        let mut records: VecDeque<WireRecord> = batch
-            .records
-            .into_iter()
-            .map(|raw| wire.decode(&self.shard, raw))
-            .filter(|wire| !self.skip_stored(wire.record.position()))
-            .collect();
-        while let Some(first) = records.front() {
+        let mut raw = batch.records.into_iter();
+        let mut records = VecDeque::new();
+        loop {
+            if records.is_empty() {
+                self.decode_more(&mut raw, &mut records);
+            }
+            let Some(first) = records.front() else { return Ok(()) };
             let undecodable = first.failure.is_some();
             self.make_room().await?;
             match &self.handler.service {
@@ -66,7 +65,33 @@ impl ShardTask {
                 }
             }
         }
-        Ok(())
+    }
+
+    /// Decodes as much as one call of the handler takes, so that a page of payloads that grow is never held decoded as a
+    /// whole. What was delivered before is left out.
+    fn decode_more(&self, raw: &mut impl Iterator<Item = SourceRecord>, records: &mut VecDeque<WireRecord>) {
+        let most = match self.handler.service {
+            HandlerService::Batches(_) => self.cx.config.max_batch_records,
+            HandlerService::Records(_) => 1,
+        };
+        let range = self.tenure.lease().hash_range;
+        let mut notes = Notes::default();
+        let mut bytes = 0;
+        while records.len() < most && bytes < self.cx.config.buffer_bytes {
+            let Some(raw) = raw.next() else { break };
+            let known = records.len();
+            let of_one = self.cx.wire.decode(&self.shard, range, raw, records);
+            notes.undecoded += of_one.undecoded;
+            notes.filtered += of_one.filtered;
+            while records.get(known).is_some_and(|wire| self.skip_stored(wire.record.position())) {
+                records.remove(known);
+            }
+            bytes += records.range(known..).map(|wire| wire.record.data().len()).sum::<usize>();
+        }
+        self.metrics.noted(notes);
+        if notes.filtered > 0 {
+            tracing::warn!(shard = %self.shard, records = notes.filtered, "user records of another shard were left out, as range_filter says");
+        }
     }
 
     /// Offers a batch until the handler has taken it, by itself or through the failure policy.
@@ -242,10 +267,12 @@ impl ShardTask {
         let ticket = self.progress.deliver(wire.record.position());
         let failure = wire.failure.take().expect("the caller has looked");
         let position = wire.record.position();
-        let error: BoxError = HandlerError::permanent(failure).at(position).into();
+        let error: BoxError = HandlerError::permanent(failure.error).at(position).into();
         let mut attempts = self.attempts();
         self.in_hand = Some(wire.record.position().clone());
-        self.after_failure(&mut attempts, FailureClass::Permanent, &error).await?;
+        if !failure.skip {
+            self.after_failure(&mut attempts, FailureClass::Permanent, &error).await?;
+        }
         self.send_dead_letter(
             &wire,
             DeadLetterReason::Undecodable,

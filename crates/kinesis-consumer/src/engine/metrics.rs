@@ -7,6 +7,7 @@ use kinesis_core::ShardRef;
 use kinesis_core::metrics::{Instrument, Labels, MetricsSink, names};
 
 use super::progress::Progress;
+use super::wire::Notes;
 
 #[derive(Debug)]
 pub(crate) struct ShardMetrics {
@@ -16,6 +17,8 @@ pub(crate) struct ShardMetrics {
     duration: Arc<dyn Instrument>,
     seconds: Arc<dyn Instrument>,
     errors: Arc<dyn Instrument>,
+    undecoded: Arc<dyn Instrument>,
+    filtered: Arc<dyn Instrument>,
     age: Arc<dyn Instrument>,
 }
 
@@ -33,6 +36,8 @@ impl ShardMetrics {
             duration: make(&names::PROCESS_DURATION),
             seconds: make(&names::PROCESS_SECONDS),
             errors: make(&names::PROCESS_ERRORS),
+            undecoded: make(&names::RECORDS_UNDECODED),
+            filtered: make(&names::RECORDS_FILTERED),
             age: make(&names::PROGRESS_AGE),
         }
     }
@@ -48,6 +53,15 @@ impl ShardMetrics {
         self.bytes.add(bytes);
         self.duration.set(took.as_secs_f64() * 1_000.0);
         self.seconds.record(took.as_secs_f64());
+    }
+
+    pub(crate) fn noted(&self, notes: Notes) {
+        if notes.undecoded > 0 {
+            self.undecoded.add(notes.undecoded);
+        }
+        if notes.filtered > 0 {
+            self.filtered.add(notes.filtered);
+        }
     }
 
     /// Says every `interval` for how long records have been waiting, for as long as it is polled.

@@ -23,6 +23,8 @@ use tower::util::BoxCloneSyncService;
 use crate::ConsumerConfig;
 use crate::door::Door;
 pub(crate) use supervisor::{StopRequest, Supervisor, asked, later};
+#[cfg(feature = "kpl")]
+pub(crate) use wire::Splitter;
 pub(crate) use wire::WireStage;
 
 pub(crate) type DeadLetterService = BoxCloneSyncService<DeadLetter, (), BoxError>;

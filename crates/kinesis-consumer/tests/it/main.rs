@@ -28,3 +28,6 @@ mod shelf;
 mod shutdown;
 #[cfg(test)]
 mod sources;
+#[cfg(test)]
+#[cfg(all(feature = "gzip", feature = "kpl", feature = "zstd"))]
+mod wire;

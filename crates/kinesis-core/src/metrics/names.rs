@@ -29,6 +29,8 @@ metrics! {
     ITERATOR_REFRESHES = "iterator_refreshes_total", Counter, Count, "Expired iterators that were replaced (polling only).";
     FETCH_ERRORS = "fetch_errors_total", Counter, Count, "GetRecords that failed (polling only).";
     PROCESS_ERRORS = "process_errors_total", Counter, Count, "Failures of a handler that outlived its retries.";
+    RECORDS_UNDECODED = "records_undecoded_total", Counter, Count, "Kinesis records that look like an aggregate and could not be split.";
+    RECORDS_FILTERED = "records_filtered_total", Counter, Count, "User records left out because their hash key belongs to another shard (range_filter).";
     PROGRESS_AGE = "progress_age_seconds", Gauge, Seconds, "For how long the oldest unfinished record of the shard has been in work without progress; 0 when none is.";
     LEASES_LOST = "lease_lost_total", Counter, Count, "Leases lost to another worker or to expiry.";
     EFO_RECONNECTS = "efo_reconnects_total", Counter, Count, "Subscriptions opened anew after a failure (enhanced fan-out only).";

@@ -130,8 +130,7 @@ impl Kinesis {
         let horizon = self.horizon(stream, now);
         let mut wanted = stream
             .shards
-            .iter()
-            .skip(page.next)
+            .from(page.next)
             .filter(|shard| page.filter.matches(shard) && self.is_listed(now, shard, horizon));
         let shards = wanted.by_ref().take(limit).map(|shard| stream.shard_output(shard)).collect();
         let next_token = wanted.next().map(|shard| Page { next: shard.number, issued: now, ..page }.encode());
@@ -182,7 +181,7 @@ impl Kinesis {
             ));
         }
         let page = Page::decode(token).ok_or_else(|| ServiceError::invalid_argument("Invalid NextToken."))?;
-        if now.since(page.issued) > limits::NEXT_TOKEN_LIFE {
+        if self.enforces(Rule::NextTokenLife) && now.since(page.issued) > limits::NEXT_TOKEN_LIFE {
             return Err(ServiceError::expired_next_token("The NextToken has expired."));
         }
         Ok(page)
@@ -252,7 +251,7 @@ impl Kinesis {
         let horizon = self.horizon(stream, now);
         let visible = stream.status != Status::Creating;
         let mut wanted =
-            stream.shards.iter().skip(start).filter(|shard| visible && self.is_listed(now, shard, horizon));
+            stream.shards.from(start).filter(|shard| visible && self.is_listed(now, shard, horizon));
         let shards = wanted.by_ref().take(limit).map(|shard| stream.shard_output(shard)).collect();
         let has_more_shards = wanted.next().is_some();
         Ok(Response::DescribeStream(DescribeStreamOutput {

@@ -27,6 +27,8 @@ use rows::{Effort, measure};
 const MIB: usize = 1 << 20;
 /// The sizes of records, as rows call them.
 const SIZES: [(&str, usize); 4] = [("100b", 100), ("1kb", 1_000), ("10kb", 10_000), ("50kb", 50_000)];
+/// Below the size of any event with records.
+const LAST_BYTES: usize = 256;
 const JSON: &str = "application/x-amz-json-1.1";
 const CBOR: &str = "application/x-amz-cbor-1.1";
 
@@ -82,11 +84,11 @@ fn events(name: &str, size: usize, format: &str, http: bool, effort: Effort) {
         "StartingPosition": {"Type": "TRIM_HORIZON"}
     });
     let request = body(format, &request);
-    // How long the whole replay is, heartbeats apart: their like are far off.
-    let whole = door.replay_length(&service, format, request.clone(), backlog.records);
+    // How long the whole replay is, but for the digits of the lag that its last event tells: any byte of that is all of
+    // it, in process, and heartbeats are far off.
+    let whole = door.replay_length(&service, format, request.clone(), backlog.records) - LAST_BYTES;
     measure(name, backlog.records, backlog.bytes, effort, || {
-        let read = door.read("SubscribeToShard", format, request.clone(), whole);
-        assert_eq!(read, whole);
+        assert!(door.read("SubscribeToShard", format, request.clone(), whole) >= whole);
     });
 }
 

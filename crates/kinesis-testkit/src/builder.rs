@@ -184,6 +184,11 @@ impl Builder {
         self
     }
 
+    #[cfg(test)]
+    pub(crate) fn into_settings(self) -> Settings {
+        self.settings
+    }
+
     /// The service. With the default clock, call it inside the runtime whose time it is to follow.
     pub fn build(self) -> TestKinesis {
         TestKinesis::from_parts(self.settings, self.clock.unwrap_or_default())

@@ -50,9 +50,10 @@ impl Filter {
         match self {
             Self::All => "a".to_owned(),
             Self::After(number) => format!("n{number}"),
-            Self::OpenAt(time) => format!("o{}", time.millis()),
+            // To the nanosecond: a shard that was opened at this very moment must stay in.
+            Self::OpenAt(time) => format!("o{}", time.nanos()),
             Self::Latest => "l".to_owned(),
-            Self::From(time) => format!("f{}", time.millis()),
+            Self::From(time) => format!("f{}", time.nanos()),
         }
     }
 
@@ -61,9 +62,9 @@ impl Filter {
         Some(match kind {
             "a" => Self::All,
             "n" => Self::After(rest.parse().ok()?),
-            "o" => Self::OpenAt(Moment::from_millis(rest.parse().ok()?)),
+            "o" => Self::OpenAt(Moment::from_nanos(rest.parse().ok()?)),
             "l" => Self::Latest,
-            "f" => Self::From(Moment::from_millis(rest.parse().ok()?)),
+            "f" => Self::From(Moment::from_nanos(rest.parse().ok()?)),
             _ => return None,
         })
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Kinesis;
-use super::hash::{hash_partition_key, parse_hash_key};
+use super::hash::{hash_partition_key, is_hash_key, parse_hash_key};
 use super::mode::Distribution;
 use super::read::rate_exceeded;
 use super::shard::{Stored, shard_id};
@@ -237,6 +237,13 @@ fn check(
     }
     let explicit_hash_key = match entry.explicit_hash_key.as_deref() {
         None => None,
+        Some(text) if !is_hash_key(text) => {
+            return Err(ServiceError::constraint(
+                "of another form",
+                &member("explicitHashKey"),
+                "satisfy regular expression pattern: 0|([1-9]\\d{0,38})",
+            ));
+        }
         Some(text) => Some(parse_hash_key(text).ok_or_else(|| {
             ServiceError::invalid_argument(format!(
                 "Invalid ExplicitHashKey. ExplicitHashKey must be in the range: [0, 2^128-1]. Specified value was \

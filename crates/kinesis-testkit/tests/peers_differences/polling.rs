@@ -46,6 +46,8 @@ impl Step {
             Self::Split { .. } => "split",
             Self::SplitOutside { .. } => "split-outside",
             Self::Merge { .. } => "merge",
+            Self::List { filter: Some("AT_TRIM_HORIZON"), .. } => "list-at-trim-horizon",
+            Self::List { filter: Some("AFTER_SHARD_ID"), .. } => "list-after-shard-id",
             Self::List { .. } => "list",
             Self::ListAfter { .. } => "list-after",
             Self::Describe { .. } => "describe",

@@ -54,8 +54,8 @@ struct Task {
 const TASKS: &[Task] = &[
     Task {
         name: "bench",
-        usage: "formats [--quick]",
-        about: "Measure the format crates against their libraries and peers",
+        usage: "formats|testkit [--quick]",
+        about: "Measure the format crates, or the test service, and write its page",
         run: bench::run,
     },
     Task { name: "build", usage: "", about: "Compile every crate, test and example", run: run::build },

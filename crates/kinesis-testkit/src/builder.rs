@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use crate::TestKinesis;
 use crate::clock::TestClock;
-use crate::limits::{DEFAULT_CONSUMER_QUOTA, DEFAULT_SHARD_QUOTA, EVENT_RECORDS};
+use crate::limits::{
+    DEFAULT_CONSUMER_QUOTA, DEFAULT_SHARD_QUOTA, EVENT_RECORDS, ITERATOR_LIFE, SUBSCRIPTION_LIFE,
+};
 use crate::rule::Rule;
 use crate::state::Settings;
 
@@ -14,6 +16,9 @@ pub const DEFAULT_DELAY: Duration = Duration::from_millis(500);
 
 /// How long a subscription is silent by default before it gets an event without records. The service states no number.
 pub const DEFAULT_HEARTBEAT: Duration = Duration::from_secs(5);
+
+/// The most bytes that the records of a service hold by default: 2 GiB.
+pub const DEFAULT_MEMORY_LIMIT: u64 = 2 << 30;
 
 /// Builds a [`TestKinesis`]; from [`TestKinesis::builder`].
 #[derive(Debug, Clone)]
@@ -40,6 +45,10 @@ impl Builder {
                 heartbeat: DEFAULT_HEARTBEAT,
                 event_records: EVENT_RECORDS,
                 shard_list_lag: Duration::ZERO,
+                growing_numbers: false,
+                memory_limit: DEFAULT_MEMORY_LIMIT,
+                iterator_life: ITERATOR_LIFE,
+                subscription_life: SUBSCRIPTION_LIFE,
             },
             clock: None,
         }
@@ -132,6 +141,35 @@ impl Builder {
         self
     }
 
+    /// Makes sequence numbers short at first, so that they gain a digit after every few records: their order is that
+    /// of the numbers and not of the text. Usually all have 56 digits. Numbers of a removed stream are then not told
+    /// from those of its namesake.
+    pub fn growing_sequence_numbers(mut self) -> Self {
+        self.settings.growing_numbers = true;
+        self
+    }
+
+    /// The most bytes that all records together may hold, counting data, keys and some 130 bytes for each. Where a
+    /// write exceeds it, records age out before their time, the oldest of the shard that holds most; that is logged as
+    /// a warning and counted by [`TestKinesis::evicted_records`]. Default [`DEFAULT_MEMORY_LIMIT`].
+    pub fn memory_limit(mut self, bytes: u64) -> Self {
+        self.settings.memory_limit = bytes;
+        self
+    }
+
+    /// How long a shard iterator may be used. Default [`ITERATOR_LIFE`], the service's; shorten it for tests in real
+    /// time.
+    pub fn iterator_life(mut self, life: Duration) -> Self {
+        self.settings.iterator_life = life;
+        self
+    }
+
+    /// How long a subscription lives. Default [`SUBSCRIPTION_LIFE`], the service's; shorten it for tests in real time.
+    pub fn subscription_life(mut self, life: Duration) -> Self {
+        self.settings.subscription_life = life;
+        self
+    }
+
     /// How many consumers a stream may have. Default
     /// [`DEFAULT_CONSUMER_QUOTA`](crate::limits::DEFAULT_CONSUMER_QUOTA); accounts with the on-demand advantage have
     /// [`HIGHEST_CONSUMER_QUOTA`](crate::limits::HIGHEST_CONSUMER_QUOTA).
@@ -144,6 +182,11 @@ impl Builder {
     pub fn shard_quota(mut self, shards: usize) -> Self {
         self.settings.shard_quota = shards;
         self
+    }
+
+    #[cfg(test)]
+    pub(crate) fn into_settings(self) -> Settings {
+        self.settings
     }
 
     /// The service. With the default clock, call it inside the runtime whose time it is to follow.

@@ -265,3 +265,28 @@ impl CallLog {
         *self = Self::default();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::DescribeLimitsInput;
+
+    #[test]
+    fn the_log_keeps_the_latest_calls_and_counts_all() {
+        let mut log = CallLog::default();
+        let request = Request::DescribeLimits(DescribeLimitsInput::default());
+        let call = |at: u64| Call::new(SystemTime::UNIX_EPOCH, Duration::from_secs(at), &request);
+        let more = 10;
+        for at in 0..(CALL_LOG_LENGTH + more) as u64 {
+            let number = log.begin(call(at));
+            log.finish(number, Outcome::Done { records: 0 });
+        }
+        // One that was forgotten can still end.
+        log.finish(0, Outcome::Disconnected);
+        let calls = log.calls();
+        assert_eq!(calls.len(), CALL_LOG_LENGTH);
+        assert_eq!(calls[0].elapsed, Duration::from_secs(more as u64));
+        assert!(calls.iter().all(|call| call.outcome == Outcome::Done { records: 0 }));
+        assert_eq!(log.count(Operation::DescribeLimits), (CALL_LOG_LENGTH + more) as u64);
+    }
+}

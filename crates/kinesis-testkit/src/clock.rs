@@ -24,6 +24,15 @@ impl Moment {
         Self(Duration::from_millis(millis))
     }
 
+    pub(crate) fn from_nanos(nanos: u64) -> Self {
+        Self(Duration::from_nanos(nanos))
+    }
+
+    /// Nanoseconds since the Unix epoch.
+    pub(crate) fn nanos(self) -> u64 {
+        u64::try_from(self.0.as_nanos()).unwrap_or(u64::MAX)
+    }
+
     /// Whole milliseconds since the Unix epoch.
     pub(crate) fn millis(self) -> u64 {
         u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)

@@ -28,7 +28,8 @@ use crate::view::{Placement, ShardView, StoredRecord, SubscriptionView};
 
 /// An Amazon Kinesis in this process. Cheap to clone; clones are the same service.
 ///
-/// Everything that is written is kept in memory until its retention period is over.
+/// Everything that is written is kept in memory until its retention period is over, up to
+/// [`Builder::memory_limit`].
 #[derive(Debug, Clone)]
 pub struct TestKinesis(Arc<Service>);
 
@@ -53,7 +54,6 @@ impl TestKinesis {
         Self(Arc::new(Service::new(settings, clock)))
     }
 
-    #[cfg(any(feature = "fuzzing", test))]
     pub(crate) fn service(&self) -> &Arc<Service> {
         &self.0
     }
@@ -253,6 +253,40 @@ impl TestKinesis {
         Ok(children.into_iter().next().expect("a merge has one child"))
     }
 
+    /// Splits a shard in the middle at an exact position in its sequence: once it has taken `records` more records,
+    /// whoever writes them, be it in the middle of a PutRecords call. The next record goes to a child.
+    ///
+    /// # Errors
+    /// `ResourceNotFoundException`, or `InvalidArgumentException` for a shard that is closed or too narrow.
+    pub fn split_after(&self, stream: &str, shard: &str, records: u64) -> Result<(), ServiceError> {
+        self.0.with(|kinesis, now| kinesis.split_after(now, stream, shard, records))
+    }
+
+    /// Merges two adjacent shards once the first has taken `records` more records, as
+    /// [`split_after`](Self::split_after). Nothing happens if one of them is closed by then.
+    ///
+    /// # Errors
+    /// `ResourceNotFoundException`, or `InvalidArgumentException` for shards that are closed or not adjacent.
+    pub fn merge_after(
+        &self,
+        stream: &str,
+        shard: &str,
+        adjacent: &str,
+        records: u64,
+    ) -> Result<(), ServiceError> {
+        self.0.with(|kinesis, now| kinesis.merge_after(now, stream, shard, adjacent, records))
+    }
+
+    /// The bytes that all records hold, as [`Builder::memory_limit`] counts them.
+    pub fn stored_bytes(&self) -> u64 {
+        self.0.with(|kinesis, _| kinesis.stored_bytes())
+    }
+
+    /// How many records were forgotten before their time because of [`Builder::memory_limit`].
+    pub fn evicted_records(&self) -> u64 {
+        self.0.with(|kinesis, _| kinesis.evicted())
+    }
+
     /// Changes the number of open shards, at once; returns the ids of the shards that this made, short-lived ones
     /// included.
     ///
@@ -285,6 +319,24 @@ impl TestKinesis {
     /// `ResourceNotFoundException`.
     pub fn records(&self, stream: &str) -> Result<Vec<StoredRecord>, ServiceError> {
         self.0.with(|kinesis, now| kinesis.stored(now, stream))
+    }
+
+    /// How many records the stream holds, without a copy of them.
+    ///
+    /// # Errors
+    /// `ResourceNotFoundException`.
+    pub fn record_count(&self, stream: &str) -> Result<usize, ServiceError> {
+        self.0.with(|kinesis, now| kinesis.stored_count(now, stream))
+    }
+
+    /// Whether the stream is `ACTIVE`; none if there is none.
+    pub(crate) fn is_active(&self, stream: &str) -> Option<bool> {
+        self.0.with(|kinesis, now| kinesis.is_active(now, stream))
+    }
+
+    /// Whether the stream has this consumer and it is `ACTIVE`.
+    pub(crate) fn consumer_is_active(&self, stream: &str, consumer: &str) -> bool {
+        self.0.with(|kinesis, now| kinesis.consumer_is_active(now, stream, consumer))
     }
 
     /// Every shard that the stream lists, in the order of their ids.

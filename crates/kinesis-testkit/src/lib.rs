@@ -25,9 +25,10 @@ mod stream_faults;
 mod streaming;
 mod stubs;
 mod view;
+mod wait;
 mod wire;
 
-pub use builder::{Builder, DEFAULT_DELAY, DEFAULT_HEARTBEAT};
+pub use builder::{Builder, DEFAULT_DELAY, DEFAULT_HEARTBEAT, DEFAULT_MEMORY_LIMIT};
 pub use calls::{CALL_LOG_LENGTH, Call, Outcome};
 pub use clock::{DEFAULT_START_SECONDS, TestClock};
 pub use error::ServiceError;
@@ -40,3 +41,4 @@ pub use server::{SHUTDOWN_GRACE, ServeOptions, Server};
 pub use state::KeyState;
 pub use stream_faults::{StreamFault, StreamPoint};
 pub use view::{Placement, ShardView, StoredRecord, SubscriptionView};
+pub use wait::WaitError;

@@ -49,24 +49,40 @@ rules! {
     ReadCallRate = "read-call-rate" at "kinesis/latest/APIReference/API_GetRecords.html",
     /// 2 MiB read per second and shard; a larger page is given on credit and blocks the shard until it is repaid.
     ReadByteRate = "read-byte-rate" at "kinesis/latest/APIReference/API_GetRecords.html",
+    /// A GetRecords reply has at most 10,000 records and 10 MiB; `Limit` may not ask for more.
+    ReadPageSize = "read-page-size" at "kinesis/latest/APIReference/API_GetRecords.html",
     /// 5 GetShardIterator calls per second and shard.
     IteratorCallRate = "iterator-call-rate" at "kinesis/latest/APIReference/API_GetShardIterator.html",
     /// 1 MiB written per second and shard.
     WriteByteRate = "write-byte-rate" at "kinesis/latest/APIReference/API_PutRecords.html",
     /// 1,000 records written per second and shard.
     WriteRecordRate = "write-record-rate" at "kinesis/latest/APIReference/API_PutRecords.html",
+    /// A PutRecords call has at most 500 entries and 10 MiB, counted in bytes of data and partition keys.
+    WriteCallSize = "write-call-size" at "kinesis/latest/APIReference/API_PutRecords.html",
+    /// A record has at most 1 MiB, or what the stream allows, counted in bytes of data and partition key.
+    RecordSize = "record-size" at "kinesis/latest/APIReference/API_UpdateMaxRecordSize.html",
     /// A shard iterator may be used for 5 minutes.
     IteratorLife = "iterator-life" at "kinesis/latest/APIReference/API_GetShardIterator.html",
     /// A timestamp in the future is refused by GetShardIterator and SubscribeToShard.
     FutureTimestamp = "future-timestamp" at "kinesis/latest/APIReference/API_GetShardIterator.html",
+    /// GetRecords and events tell how far behind they are. Without it they always say that nothing is left.
+    MillisBehindLatest = "millis-behind-latest" at "kinesis/latest/APIReference/API_GetRecords.html",
+    /// The end of a shard names its children, in GetRecords and in the last event of a subscription.
+    ChildShards = "child-shards" at "kinesis/latest/APIReference/API_ChildShard.html",
     /// Records older than the retention period are gone, and so are closed shards that held nothing younger.
     Retention = "retention" at "streams/latest/dev/kinesis-extended-retention.html",
     /// The entries of one PutRecords call are stored in any order: here one that the seed decides.
     RecordOrder = "record-order" at "kinesis/latest/APIReference/API_PutRecords.html",
     /// Calls of the control plane per second, by operation and account or stream.
     ControlCallRate = "control-call-rate" at "streams/latest/dev/service-sizes-and-limits.html",
+    /// The `NextToken` of ListShards and ListStreamConsumers may be used for 5 minutes.
+    NextTokenLife = "next-token-life" at "kinesis/latest/APIReference/API_ListShards.html",
+    /// The account has 20,000 open shards, or what [`Builder::shard_quota`](crate::Builder::shard_quota) says.
+    ShardQuota = "shard-quota" at "streams/latest/dev/service-sizes-and-limits.html",
     /// At most 5 streams of the account in `CREATING`.
     StreamsInCreation = "streams-in-creation" at "kinesis/latest/APIReference/API_CreateStream.html",
+    /// UpdateShardCount at most doubles and at least halves the number of open shards.
+    ScaleFactor = "scale-factor" at "kinesis/latest/APIReference/API_UpdateShardCount.html",
     /// 10 changes of the shard count per stream and 24 hours.
     ShardCountChanges = "shard-count-changes" at "kinesis/latest/APIReference/API_UpdateShardCount.html",
     /// New shards are listed only some time after they take records, as far as

@@ -160,6 +160,11 @@ impl Service {
         inner.kinesis.unsubscribe(number);
     }
 
+    /// Changes whenever a call comes in.
+    pub(crate) fn calls_seen(&self) -> watch::Receiver<()> {
+        self.called.subscribe()
+    }
+
     /// Waits until `operation` was called `count` times. Cancel-safe.
     pub(crate) async fn wait_for_calls(&self, operation: Operation, count: u64) {
         let mut called = self.called.subscribe();

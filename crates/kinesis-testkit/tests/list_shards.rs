@@ -9,7 +9,7 @@ use aws_sdk_kinesis::Client;
 use aws_sdk_kinesis::operation::list_shards::ListShardsOutput;
 use aws_sdk_kinesis::primitives::DateTime;
 use aws_sdk_kinesis::types::{ShardFilter, ShardFilterType};
-use kinesis_testkit::{Rule, TestKinesis};
+use kinesis_testkit::{Rule, TestClock, TestKinesis};
 use support::{SHARD_0, SHARD_1, SHARD_2, code, time, with_stream};
 
 fn numbers(page: &ListShardsOutput) -> Vec<u32> {
@@ -64,6 +64,21 @@ async fn a_filter_holds_on_the_following_pages() {
     assert_eq!(numbers(&first), [0]);
     let rest = client.list_shards().next_token(first.next_token().unwrap()).send().await.unwrap();
     assert_eq!(numbers(&rest), [2, 3, 4]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_filter_by_time_holds_to_the_nanosecond() {
+    let start = std::time::UNIX_EPOCH + Duration::new(1_767_225_600, 123_456_789);
+    let kinesis = TestKinesis::builder().clock(TestClock::manual(start)).build();
+    kinesis.create_stream("s", 3).unwrap();
+    let client = kinesis.client();
+    for kind in [ShardFilterType::AtTrimHorizon, ShardFilterType::FromTrimHorizon] {
+        let filter = ShardFilter::builder().r#type(kind).build().unwrap();
+        let first = client.list_shards().stream_name("s").shard_filter(filter).max_results(1).send();
+        let first = first.await.unwrap();
+        let rest = client.list_shards().next_token(first.next_token().unwrap()).send().await.unwrap();
+        assert_eq!((numbers(&first), numbers(&rest)), (vec![0], vec![1, 2]));
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -199,6 +199,70 @@ async fn control_bites(rule: Rule, fan_out: &FanOut) -> bool {
             kinesis.set_key_state("s", KeyState::Disabled).unwrap();
             !put(fan_out, 1).await
         }
+        _ => size_bites(rule, fan_out).await,
+    }
+}
+
+async fn size_bites(rule: Rule, fan_out: &FanOut) -> bool {
+    let FanOut { kinesis, client, .. } = fan_out;
+    let entries = |count, size| (0..count).map(|_| entry("k", vec![0; size])).collect::<Vec<_>>();
+    let put = |entries| client.put_records().stream_name("s").set_records(Some(entries)).send();
+    match rule {
+        Rule::ReadPageSize => {
+            for _ in 0..11 {
+                kinesis.put("s", "k", vec![0; MIB - 1]).unwrap();
+            }
+            let page = client.get_records().shard_iterator(oldest(client, "s", SHARD_0).await);
+            let cut = page.clone().send().await.unwrap().records().len() == 10;
+            after(6_000).await;
+            cut && page.limit(10_001).send().await.is_err()
+        }
+        Rule::WriteCallSize => {
+            put(entries(501, 1)).await.is_err() && put(entries(11, MIB - 1)).await.is_err()
+        }
+        Rule::RecordSize => put(entries(1, MIB)).await.is_err(),
+        Rule::MillisBehindLatest => {
+            kinesis.put("s", "k", "a").unwrap();
+            after(1_000).await;
+            kinesis.put("s", "k", "b").unwrap();
+            let page = client.get_records().shard_iterator(oldest(client, "s", SHARD_0).await).limit(1);
+            let behind = page.send().await.unwrap().millis_behind_latest();
+            kinesis.put("s", "k", vec![0; MIB - 1]).unwrap();
+            let mut stream = fan_out.subscribe(SHARD_0, from_oldest()).await.unwrap();
+            behind == Some(1_000) && stream.event().await.unwrap().millis_behind_latest > 0
+        }
+        Rule::ChildShards => {
+            kinesis.split("s", SHARD_0).unwrap();
+            let page = client.get_records().shard_iterator(oldest(client, "s", SHARD_0).await);
+            let page = page.send().await.unwrap();
+            assert_eq!(page.next_shard_iterator(), None);
+            let mut stream = fan_out.subscribe(SHARD_0, from_oldest()).await.unwrap();
+            page.child_shards().len() == 2 && stream.event().await.unwrap().child_shards().len() == 2
+        }
+        Rule::NextTokenLife => {
+            kinesis.split("s", SHARD_0).unwrap();
+            after(3_000).await;
+            let page = client.list_shards().stream_name("s").max_results(1).send().await.unwrap();
+            kinesis.register_consumer("s", "other").unwrap();
+            let consumers = client.list_stream_consumers().stream_arn(ARN);
+            let token = consumers.clone().max_results(1).send().await.unwrap().next_token;
+            after(300_001).await;
+            let shards = client.list_shards().set_next_token(page.next_token).send().await.is_err();
+            shards && consumers.set_next_token(token).send().await.is_err()
+        }
+        Rule::ShardQuota => {
+            let split = client.split_shard().stream_name("s").shard_to_split(SHARD_0);
+            split.new_starting_hash_key((1u128 << 127).to_string()).send().await.is_err()
+        }
+        Rule::ScaleFactor => {
+            let scale =
+                client.update_shard_count().stream_name("s").scaling_type(ScalingType::UniformScaling);
+            let up = scale.clone().target_shard_count(3).send().await.is_err();
+            after(1_000).await;
+            kinesis.scale("s", 2).unwrap_or_default();
+            kinesis.scale("s", 4).unwrap_or_default();
+            up && scale.target_shard_count(1).send().await.is_err()
+        }
         other => panic!("{other} has no probe"),
     }
 }
@@ -207,6 +271,9 @@ async fn control_bites(rule: Rule, fan_out: &FanOut) -> bool {
 async fn bites(rule: Rule, builder: Builder) -> bool {
     let builder = match rule {
         Rule::SubscribeCallRate => builder.without(Rule::SubscribeInUse),
+        Rule::ShardQuota => builder.shard_quota(1),
+        // What else would refuse so many bytes.
+        Rule::WriteCallSize | Rule::RecordSize => builder.without_throughput_limits(),
         _ => builder,
     };
     throughput_bites(rule, &fan_out_of(builder, 1)).await

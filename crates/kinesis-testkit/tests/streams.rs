@@ -138,9 +138,9 @@ async fn retention_grows_and_shrinks_within_its_limits() {
     };
     grow(48).await.unwrap();
     assert_eq!(code(grow(47).await), "InvalidArgumentException");
-    assert_eq!(code(grow(8_761).await), "ValidationException");
+    assert_eq!(code(grow(8_761).await), "InvalidArgumentException");
     assert_eq!(code(shrink(49).await), "InvalidArgumentException");
-    assert_eq!(code(shrink(23).await), "ValidationException");
+    assert_eq!(code(shrink(23).await), "InvalidArgumentException");
     shrink(24).await.unwrap();
 }
 

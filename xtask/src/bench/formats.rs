@@ -60,6 +60,7 @@ mod tests {
             ratio: None,
             against: None,
             shrink: None,
+            peak_mb: None,
         }
     }
 

@@ -1,11 +1,15 @@
-//! `bench formats`: the speed of the format crates, each against a plain call of what it builds on and against
-//! the other implementations, in one run.
+//! `bench`: measurements that are published.
 //!
-//! Prints one JSON line for each row and writes `docs/benchmarks/formats.md`.
+//! - `bench formats`: the speed of the format crates, each against a plain call of what it builds on and against the
+//!   other implementations, in one run.
+//! - `bench testkit`: the speed and the memory of the test service.
+//!
+//! Each prints one JSON line for each row and writes its page below `docs/benchmarks`.
 
 mod formats;
 mod machine;
 mod report;
+mod testkit;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,7 +22,8 @@ use crate::workspace::Workspace;
 use crate::{peers, process};
 
 const QUICK: &str = "--quick";
-const REPORT: &str = "docs/benchmarks/formats.md";
+const FORMATS_REPORT: &str = "docs/benchmarks/formats.md";
+const TESTKIT_REPORT: &str = "docs/benchmarks/testkit.md";
 
 /// One measurement. Unknown fields of the line are kept for printing.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,6 +36,8 @@ struct Row {
     against: Option<String>,
     /// How many times smaller a codec makes the payload.
     shrink: Option<f64>,
+    /// The most memory that the process held, in MB.
+    peak_mb: Option<f64>,
 }
 
 impl Row {
@@ -44,6 +51,7 @@ impl Row {
             ratio: value["ratio"].as_f64(),
             against: value["against"].as_str().map(str::to_owned),
             shrink: value["shrink"].as_f64(),
+            peak_mb: value["peak_mb"].as_f64(),
         })
     }
 
@@ -59,12 +67,24 @@ impl Row {
         if let Some(shrink) = self.shrink {
             value["shrink"] = rounded(shrink, 2).into();
         }
+        if let Some(peak) = self.peak_mb {
+            value["peak_mb"] = peak.round().into();
+        }
         value
     }
 }
 
 pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
-    let quick = arguments(args)?;
+    match arguments(args)? {
+        (Subject::Formats, quick) => formats(workspace, quick),
+        (Subject::Testkit, quick) => {
+            let all = rows(&mut bench(workspace, "kinesis-testkit", &[], quick))?;
+            publish(workspace, &all, TESTKIT_REPORT, &testkit::text(&all, &machine::describe(), quick))
+        }
+    }
+}
+
+fn formats(workspace: &Workspace, quick: bool) -> Result<()> {
     let folder = peers::install(workspace)?;
     let mut node = Command::new("node");
     node.arg(workspace.root().join("xtask/peers/bench_formats.js"))
@@ -86,21 +106,35 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
     }
     own.extend(rows(&mut bench(workspace, "kinesis-compress", &[], quick))?);
     let all = formats::with_peers(own, &foreign);
-    check_names(&all)?;
-    for row in &all {
-        println!("{}", row.to_json());
-    }
-    let path = workspace.root().join(REPORT);
-    fs::create_dir_all(path.parent().context("the report lies in a folder")?)?;
-    fs::write(&path, report::text(&all, &machine::describe(), quick))
-        .with_context(|| format!("writing {REPORT}"))
+    publish(workspace, &all, FORMATS_REPORT, &report::text(&all, &machine::describe(), quick))
 }
 
-fn arguments(args: &[String]) -> Result<bool> {
-    match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        ["formats"] => Ok(false),
-        ["formats", QUICK] | [QUICK, "formats"] => Ok(true),
-        _ => bail!("say `cargo xtask bench formats [{QUICK}]`"),
+/// Prints the rows and writes their page.
+fn publish(workspace: &Workspace, all: &[Row], page: &str, text: &str) -> Result<()> {
+    check_names(all)?;
+    for row in all {
+        println!("{}", row.to_json());
+    }
+    let path = workspace.root().join(page);
+    fs::create_dir_all(path.parent().context("the page lies in a folder")?)?;
+    fs::write(&path, text).with_context(|| format!("writing {page}"))
+}
+
+/// What is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Subject {
+    Formats,
+    Testkit,
+}
+
+/// What is to be measured, and whether quickly.
+fn arguments(args: &[String]) -> Result<(Subject, bool)> {
+    let quick = args.iter().any(|arg| arg == QUICK);
+    let subjects: Vec<&str> = args.iter().map(String::as_str).filter(|arg| *arg != QUICK).collect();
+    match subjects.as_slice() {
+        ["formats"] => Ok((Subject::Formats, quick)),
+        ["testkit"] => Ok((Subject::Testkit, quick)),
+        _ => bail!("say `cargo xtask bench formats|testkit [{QUICK}]`"),
     }
 }
 
@@ -142,14 +176,19 @@ mod tests {
         assert_eq!(json["ratio"], 0.951);
         assert_eq!(json["records_per_s"], 10.0);
         assert!(json.get("shrink").is_none());
+        assert!(json.get("peak_mb").is_none());
+        let line = r#"{"mb_per_s":1,"name":"x","peak_mb":61,"records_per_s":1}"#;
+        assert_eq!(Row::parse(line).unwrap().to_json()["peak_mb"], 61.0);
         assert!(Row::parse(r#"{"name":"x"}"#).is_err());
     }
 
     #[test]
-    fn only_formats_can_be_measured() {
+    fn formats_and_the_testkit_can_be_measured() {
         let owned = |args: &[&str]| args.iter().map(|arg| (*arg).to_owned()).collect::<Vec<_>>();
-        assert!(!arguments(&owned(&["formats"])).unwrap());
-        assert!(arguments(&owned(&["formats", QUICK])).unwrap());
+        assert_eq!(arguments(&owned(&["formats"])).unwrap(), (Subject::Formats, false));
+        assert_eq!(arguments(&owned(&[QUICK, "formats"])).unwrap(), (Subject::Formats, true));
+        assert_eq!(arguments(&owned(&["testkit", QUICK])).unwrap(), (Subject::Testkit, true));
+        assert!(arguments(&owned(&["testkit", "formats"])).is_err());
         assert!(arguments(&owned(&[])).is_err());
         assert!(arguments(&owned(&["other"])).is_err());
     }

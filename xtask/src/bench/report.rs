@@ -153,6 +153,7 @@ mod tests {
             ratio: Some(0.954),
             against: Some("md5_100b".to_owned()),
             shrink: Some(4.256),
+            peak_mb: None,
         }
     }
 

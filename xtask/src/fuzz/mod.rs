@@ -3,7 +3,7 @@
 //! Targets are the files in `crates/*/fuzz/fuzz_targets`. They are built by the toolchain at hand:
 //! `RUSTC_BOOTSTRAP=1` lets a stable compiler take the one flag that is not stable, so neither a nightly
 //! toolchain nor cargo-fuzz is needed. A corpus grows below `target/fuzz/corpus`; it starts with the crate's
-//! test vectors. A finding ends the task, and its input lies below `target/fuzz/findings`.
+//! test vectors and with the files in `fuzz/seeds/TARGET`; `fuzz/TARGET.dict` is the target's dictionary. A finding ends the task, and its input lies below `target/fuzz/findings`.
 
 mod seeds;
 
@@ -134,6 +134,8 @@ fn fuzz(workspace: &Workspace, target: &Target, folder: &Path, host: &str, secon
     };
     let (corpus, findings) = (place("corpus")?, place("findings")?);
     seeds::write(workspace, &target.package, &corpus, MAX_INPUT)?;
+    seeds::copy(workspace, &target.package, &target.name, &corpus)?;
+    let dictionary = format!("crates/{}/fuzz/{}.dict", target.package, target.name);
     let mut program = Command::new(folder.join(host).join("release").join(&target.name));
     program
         .arg(&corpus)
@@ -144,6 +146,7 @@ fn fuzz(workspace: &Workspace, target: &Target, folder: &Path, host: &str, secon
         .arg(format!("-malloc_limit_mb={MALLOC_LIMIT}"))
         .arg(format!("-rss_limit_mb={MEMORY_LIMIT}"))
         .args(["-print_final_stats=1", "-verbosity=1"])
+        .args(workspace.exists(&dictionary).then(|| format!("-dict={dictionary}")))
         .current_dir(workspace.root());
     process::run(&mut program).with_context(|| {
         format!("target {} found something; its input is in {}", target.name, findings.display())
@@ -184,6 +187,17 @@ mod tests {
         assert_eq!(selected(all.clone(), Some("gzip")).unwrap(), all);
         let error = selected(all, Some("zip")).unwrap_err();
         assert_eq!(error.to_string(), "no target `zip`; there are gzip");
+    }
+
+    #[test]
+    fn the_targets_of_the_test_service_are_found() {
+        let workspace = Workspace::here().unwrap();
+        let found = targets(&workspace).unwrap();
+        for name in ["body", "connection", "frames"] {
+            let target = Target { package: "kinesis-testkit".to_owned(), name: name.to_owned() };
+            assert!(found.contains(&target), "{name} is not in {found:?}");
+        }
+        assert!(workspace.exists("crates/kinesis-testkit/fuzz/body.dict"));
     }
 
     #[test]

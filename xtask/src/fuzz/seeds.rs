@@ -1,4 +1,4 @@
-//! The first inputs of a corpus: the crate's test vectors.
+//! The first inputs of a corpus: the crate's test vectors, and seeds of the target's own.
 
 use std::fs;
 use std::path::Path;
@@ -26,6 +26,19 @@ pub(super) fn write(workspace: &Workspace, package: &str, folder: &Path, max: us
             let path = folder.join(format!("vector-{stem}-{number}"));
             fs::write(&path, input).with_context(|| format!("writing {}", path.display()))?;
         }
+    }
+    Ok(())
+}
+
+/// Copies the seeds that were written for the target.
+pub(super) fn copy(workspace: &Workspace, package: &str, target: &str, folder: &Path) -> Result<()> {
+    let seeds = format!("crates/{package}/fuzz/seeds/{target}");
+    if !workspace.exists(&seeds) {
+        return Ok(());
+    }
+    for entry in fs::read_dir(workspace.root().join(&seeds)).with_context(|| format!("reading {seeds}"))? {
+        let entry = entry?;
+        fs::copy(entry.path(), folder.join(format!("seed-{}", entry.file_name().to_string_lossy())))?;
     }
     Ok(())
 }

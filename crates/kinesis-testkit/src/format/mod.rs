@@ -1,6 +1,9 @@
 //! The body formats: JSON, and Amazon's CBOR with its own form of times.
 
+mod cbor;
 mod json;
+#[cfg(test)]
+mod samples;
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -81,6 +84,8 @@ impl Format {
     pub(crate) fn encode_response(self, response: &Response) -> Bytes {
         match (self, response) {
             (Self::Json, Response::GetRecords(output)) => json::get_records(output).into(),
+            (Self::Json, Response::PutRecords(output)) => json::put_records(output).into(),
+            (Self::Cbor, Response::GetRecords(output)) => cbor::get_records(output).into(),
             _ => self.encode(response),
         }
     }
@@ -89,7 +94,7 @@ impl Format {
     pub(crate) fn encode_event(self, event: &SubscribeToShardEvent) -> Bytes {
         match self {
             Self::Json => json::event(event).into(),
-            Self::Cbor => self.encode(event),
+            Self::Cbor => cbor::event(event).into(),
         }
     }
 }

@@ -4,8 +4,10 @@ mod blob;
 mod operation;
 mod request;
 mod response;
+mod sequence_text;
 
 pub(crate) use blob::{Blob, Timestamp};
 pub use operation::{Operation, UnknownOperation};
 pub(crate) use request::*;
 pub(crate) use response::*;
+pub(crate) use sequence_text::SequenceText;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::{Blob, Timestamp};
+use super::{Blob, SequenceText, Timestamp};
 
 /// One successful reply.
 #[derive(Debug, Clone, Serialize)]
@@ -116,9 +116,9 @@ pub(crate) struct HashKeyRange {
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct SequenceNumberRange {
-    pub(crate) starting_sequence_number: String,
+    pub(crate) starting_sequence_number: SequenceText,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) ending_sequence_number: Option<String>,
+    pub(crate) ending_sequence_number: Option<SequenceText>,
 }
 
 #[derive(Debug, Clone, Serialize)]
@@ -170,7 +170,7 @@ pub(crate) struct GetRecordsOutput {
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct RecordOutput {
-    pub(crate) sequence_number: String,
+    pub(crate) sequence_number: SequenceText,
     pub(crate) approximate_arrival_timestamp: Timestamp,
     pub(crate) data: Blob,
     /// Absent where the stream distributes records by itself and the writer gave none.
@@ -191,8 +191,8 @@ pub(crate) struct ChildShard {
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct PutRecordOutput {
-    pub(crate) shard_id: String,
-    pub(crate) sequence_number: String,
+    pub(crate) shard_id: Arc<str>,
+    pub(crate) sequence_number: SequenceText,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) encryption_type: Option<&'static str>,
 }
@@ -211,9 +211,9 @@ pub(crate) struct PutRecordsOutput {
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct PutResult {
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) sequence_number: Option<String>,
+    pub(crate) sequence_number: Option<SequenceText>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) shard_id: Option<String>,
+    pub(crate) shard_id: Option<Arc<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) error_code: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -279,7 +279,7 @@ pub(crate) struct SubscribeToShardEvent {
     pub(crate) records: Vec<RecordOutput>,
     /// Absent in the last event of a shard.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) continuation_sequence_number: Option<String>,
+    pub(crate) continuation_sequence_number: Option<SequenceText>,
     pub(crate) millis_behind_latest: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) child_shards: Option<Vec<ChildShard>>,

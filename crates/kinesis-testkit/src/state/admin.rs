@@ -1,6 +1,7 @@
 //! What tests do to the service directly, past quotas and delays.
 
 use super::Kinesis;
+use super::reshard::Reshard;
 use super::shard::shard_id;
 use super::stream::{Mode, Status, Stream};
 use super::validate::check_stream_name;
@@ -77,7 +78,7 @@ impl Kinesis {
     ) -> Result<Placement, ServiceError> {
         self.settle(now);
         let (sequence_number, shard_id) = self.put_unlimited(now, name, entry)?;
-        Ok(Placement { shard_id, sequence_number })
+        Ok(Placement { shard_id: (*shard_id).to_owned(), sequence_number: sequence_number.into() })
     }
 
     /// Splits a shard at once, in the middle unless `at` says where; returns the children.
@@ -145,6 +146,57 @@ impl Kinesis {
         made
     }
 
+    /// Splits a shard, in the middle, once it has taken so many more records.
+    pub(crate) fn split_after(
+        &mut self,
+        now: Moment,
+        name: &str,
+        shard: &str,
+        records: u64,
+    ) -> Result<(), ServiceError> {
+        self.settle(now);
+        let stream = self.existing(name)?;
+        let number = self.open_shard_number(stream, shard)?;
+        let range = stream.shards[number].range;
+        if range.end - range.start <= 2 {
+            return Err(ServiceError::invalid_argument(format!("Shard {shard} is too narrow for a split.")));
+        }
+        let at = range.start + (range.end - range.start) / 2 + 1;
+        self.change_after(now, name, number, records, Reshard::Split { shard: number, at });
+        Ok(())
+    }
+
+    /// Merges two adjacent shards once the first has taken so many more records.
+    pub(crate) fn merge_after(
+        &mut self,
+        now: Moment,
+        name: &str,
+        shard: &str,
+        adjacent: &str,
+        records: u64,
+    ) -> Result<(), ServiceError> {
+        self.settle(now);
+        let stream = self.existing(name)?;
+        let number = self.open_shard_number(stream, shard)?;
+        let other = self.open_shard_number(stream, adjacent)?;
+        if !stream.shards[number].range.is_adjacent_to(stream.shards[other].range) {
+            return Err(ServiceError::invalid_argument(format!(
+                "Shards {shard} and {adjacent} are not adjacent."
+            )));
+        }
+        self.change_after(now, name, number, records, Reshard::Merge { shard: number, adjacent: other });
+        Ok(())
+    }
+
+    fn change_after(&mut self, now: Moment, name: &str, shard: usize, records: u64, change: Reshard) {
+        let Some(stream) = self.streams.get_mut(name) else { return };
+        if records == 0 {
+            stream.apply(&change, now);
+        } else {
+            stream.shards[shard].next_change = Some((records, change));
+        }
+    }
+
     /// Does a reshard without its delay; returns the shards that it made.
     fn at_once<T>(
         &mut self,
@@ -153,12 +205,12 @@ impl Kinesis {
         change: impl FnOnce(&mut Self) -> Result<T, ServiceError>,
     ) -> Result<Vec<String>, ServiceError> {
         self.settle(now);
-        let before = self.existing(name)?.shards.len();
+        let before = self.existing(name)?.shards.next_number();
         let delay = std::mem::take(&mut self.settings.reshard_delay);
         let done = change(self);
         self.settings.reshard_delay = delay;
         done?;
-        let after = self.existing(name)?.shards.len();
+        let after = self.existing(name)?.shards.next_number();
         Ok((before..after).map(shard_id).collect())
     }
 
@@ -178,16 +230,38 @@ impl Kinesis {
             return Err(ServiceError::invalid_argument("The sequence number is not one of this stream."));
         };
         let shard = &mut stream.shards[number];
-        let gone = shard.place_of(ordinal + 1);
-        shard.records.drain(..gone);
-        Ok(gone)
+        Ok(shard.records.forget_first(shard.place_of(ordinal.saturating_add(1))))
     }
 
     /// Forgets every record of a stream.
     pub(crate) fn clear_now(&mut self, now: Moment, name: &str) -> Result<usize, ServiceError> {
         self.settle(now);
         let stream = self.find_serving(&StreamInput::named(name))?;
-        Ok(stream.shards.iter_mut().map(|shard| shard.records.drain(..).count()).sum())
+        Ok(stream.shards.iter_mut().map(|shard| shard.records.forget_first(usize::MAX)).sum())
+    }
+
+    /// How many records the stream holds.
+    pub(crate) fn stored_count(&mut self, now: Moment, name: &str) -> Result<usize, ServiceError> {
+        self.settle(now);
+        let stream = self.existing(name)?;
+        let horizon = self.horizon(stream, now);
+        let old = |shard: &super::shard::Shard| {
+            horizon.map_or(0, |horizon| shard.records.first_not(|record| record.arrived <= horizon))
+        };
+        Ok(stream.shards.iter().map(|shard| shard.records.len() - old(shard)).sum())
+    }
+
+    /// Whether the stream is active; none if there is none.
+    pub(crate) fn is_active(&mut self, now: Moment, name: &str) -> Option<bool> {
+        self.settle(now);
+        Some(self.streams.get(name)?.status == Status::Active)
+    }
+
+    /// Whether the stream has this consumer and it is active.
+    pub(crate) fn consumer_is_active(&mut self, now: Moment, name: &str, consumer: &str) -> bool {
+        self.settle(now);
+        let found = self.streams.get(name).and_then(|stream| stream.consumers.get(consumer));
+        found.is_some_and(super::consumer::Consumer::is_active)
     }
 
     /// Every stored record in the order of shard and sequence number.
@@ -203,7 +277,7 @@ impl Kinesis {
             .filter(|(_, record)| kept(record.arrived))
             .map(|(shard, record)| StoredRecord {
                 shard_id: shard.id(),
-                sequence_number: stream.sequences.render(record.ordinal, shard.number),
+                sequence_number: stream.sequences.render(record.ordinal, shard.number).into(),
                 partition_key: record.partition_key.as_deref().unwrap_or_default().to_owned(),
                 explicit_hash_key: record.explicit_hash_key,
                 data: record.data.clone(),
@@ -227,10 +301,10 @@ impl Kinesis {
                 children: shard.children.iter().copied().map(shard_id).collect(),
                 starting_hash_key: shard.range.start,
                 ending_hash_key: shard.range.end,
-                starting_sequence_number: stream.sequences.render(shard.starting, shard.number),
+                starting_sequence_number: stream.sequences.render(shard.starting, shard.number).into(),
                 ending_sequence_number: shard
                     .ending
-                    .map(|ending| stream.sequences.render(ending, shard.number)),
+                    .map(|ending| stream.sequences.render(ending, shard.number).into()),
             })
             .collect())
     }

@@ -156,7 +156,7 @@ impl Kinesis {
                 let invalid = || ServiceError::invalid_argument("Invalid NextToken.");
                 let (issued, name) = token.split_once('/').ok_or_else(invalid)?;
                 let issued = Moment::from_millis(issued.parse().map_err(|_| invalid())?);
-                if now.since(issued) > limits::NEXT_TOKEN_LIFE {
+                if self.enforces(Rule::NextTokenLife) && now.since(issued) > limits::NEXT_TOKEN_LIFE {
                     return Err(ServiceError::expired_next_token("The NextToken has expired."));
                 }
                 Some(name)

@@ -71,14 +71,17 @@ impl Kinesis {
         let incarnation = self.incarnations;
         let seed = self.settings.seed.wrapping_add(u64::from(incarnation));
         let arn = self.arn(&name);
-        NewStream { name, arn, incarnation, mode, max_record_kib, tags, seed }.build(now)
+        let growing_numbers = self.settings.growing_numbers;
+        let usage = self.usage.clone();
+        NewStream { name, arn, incarnation, mode, max_record_kib, tags, seed, growing_numbers, usage }
+            .build(now)
     }
 
     /// Fails if `more` open shards would exceed the account's quota.
     pub(super) fn check_shard_quota(&self, more: usize) -> Result<(), ServiceError> {
         let quota = self.settings.shard_quota;
         let open = self.open_shards();
-        if open.saturating_add(more) <= quota {
+        if !self.enforces(Rule::ShardQuota) || open.saturating_add(more) <= quota {
             return Ok(());
         }
         Err(ServiceError::limit_exceeded(format!(
@@ -129,11 +132,17 @@ impl Kinesis {
         input: &RetentionInput,
         refuse: impl Fn(u32, u32) -> Option<&'static str>,
     ) -> Result<Response, ServiceError> {
-        let lowest = i64::from(limits::MIN_RETENTION_HOURS);
-        let highest = i64::from(limits::MAX_RETENTION_HOURS);
-        let hours = check_range(input.retention_period_hours, "retentionPeriodHours", lowest, highest)?
-            .ok_or_else(|| ServiceError::missing("retentionPeriodHours"))?;
-        let hours = u32::try_from(hours).unwrap_or(limits::MAX_RETENTION_HOURS);
+        let hours =
+            input.retention_period_hours.ok_or_else(|| ServiceError::missing("retentionPeriodHours"))?;
+        let (lowest, highest) = (limits::MIN_RETENTION_HOURS, limits::MAX_RETENTION_HOURS);
+        // The model of the service has no range for it: it is an argument that exceeds its restrictions.
+        let hours = u32::try_from(hours).ok().filter(|hours| (lowest..=highest).contains(hours)).ok_or_else(
+            || {
+                ServiceError::invalid_argument(format!(
+                    "A retention period has {lowest} to {highest} hours. Requested were {hours}."
+                ))
+            },
+        )?;
         let account = self.settings.account.clone();
         let stream = self.find_mut(input)?;
         stream.require_active(&account)?;

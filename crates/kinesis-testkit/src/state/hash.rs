@@ -44,10 +44,15 @@ pub(crate) fn hash_partition_key(key: &str) -> u128 {
     u128::from_be_bytes(Md5::digest(key.as_bytes()).into())
 }
 
+/// Whether a text has the documented form of a hash key: 1 to 39 digits without a leading zero.
+pub(crate) fn is_hash_key(text: &str) -> bool {
+    let digits = (1..=39).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+    digits && (text == "0" || !text.starts_with('0'))
+}
+
 /// Reads a hash key in decimal: no sign, no leading zeros, at most 2^128 - 1.
 pub(crate) fn parse_hash_key(text: &str) -> Option<u128> {
-    let plain = text == "0" || (!text.starts_with('0') && text.bytes().all(|byte| byte.is_ascii_digit()));
-    if plain { text.parse().ok() } else { None }
+    if is_hash_key(text) { text.parse().ok() } else { None }
 }
 
 #[cfg(test)]
@@ -84,5 +89,8 @@ mod tests {
         for bad in ["", "00", "-1", "+1", "1a", "340282366920938463463374607431768211456"] {
             assert_eq!(parse_hash_key(bad), None, "{bad}");
         }
+        // The form alone is that of a key.
+        assert!(is_hash_key("340282366920938463463374607431768211456"));
+        assert!(!is_hash_key("1234567890123456789012345678901234567890"));
     }
 }

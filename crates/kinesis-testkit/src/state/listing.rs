@@ -50,9 +50,10 @@ impl Filter {
         match self {
             Self::All => "a".to_owned(),
             Self::After(number) => format!("n{number}"),
-            Self::OpenAt(time) => format!("o{}", time.millis()),
+            // To the nanosecond: a shard that was opened at this very moment must stay in.
+            Self::OpenAt(time) => format!("o{}", time.nanos()),
             Self::Latest => "l".to_owned(),
-            Self::From(time) => format!("f{}", time.millis()),
+            Self::From(time) => format!("f{}", time.nanos()),
         }
     }
 
@@ -61,9 +62,9 @@ impl Filter {
         Some(match kind {
             "a" => Self::All,
             "n" => Self::After(rest.parse().ok()?),
-            "o" => Self::OpenAt(Moment::from_millis(rest.parse().ok()?)),
+            "o" => Self::OpenAt(Moment::from_nanos(rest.parse().ok()?)),
             "l" => Self::Latest,
-            "f" => Self::From(Moment::from_millis(rest.parse().ok()?)),
+            "f" => Self::From(Moment::from_nanos(rest.parse().ok()?)),
             _ => return None,
         })
     }
@@ -130,8 +131,7 @@ impl Kinesis {
         let horizon = self.horizon(stream, now);
         let mut wanted = stream
             .shards
-            .iter()
-            .skip(page.next)
+            .from(page.next)
             .filter(|shard| page.filter.matches(shard) && self.is_listed(now, shard, horizon));
         let shards = wanted.by_ref().take(limit).map(|shard| stream.shard_output(shard)).collect();
         let next_token = wanted.next().map(|shard| Page { next: shard.number, issued: now, ..page }.encode());
@@ -182,7 +182,7 @@ impl Kinesis {
             ));
         }
         let page = Page::decode(token).ok_or_else(|| ServiceError::invalid_argument("Invalid NextToken."))?;
-        if now.since(page.issued) > limits::NEXT_TOKEN_LIFE {
+        if self.enforces(Rule::NextTokenLife) && now.since(page.issued) > limits::NEXT_TOKEN_LIFE {
             return Err(ServiceError::expired_next_token("The NextToken has expired."));
         }
         Ok(page)
@@ -252,7 +252,7 @@ impl Kinesis {
         let horizon = self.horizon(stream, now);
         let visible = stream.status != Status::Creating;
         let mut wanted =
-            stream.shards.iter().skip(start).filter(|shard| visible && self.is_listed(now, shard, horizon));
+            stream.shards.from(start).filter(|shard| visible && self.is_listed(now, shard, horizon));
         let shards = wanted.by_ref().take(limit).map(|shard| stream.shard_output(shard)).collect();
         let has_more_shards = wanted.next().is_some();
         Ok(Response::DescribeStream(DescribeStreamOutput {

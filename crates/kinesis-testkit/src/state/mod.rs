@@ -15,11 +15,16 @@ mod mode;
 mod position;
 mod rates;
 mod read;
+mod records;
 mod reshard;
 mod sequence;
 mod shard;
+mod shards;
 mod stream;
 mod subscription;
+#[cfg(test)]
+mod tests;
+mod upkeep;
 mod validate;
 mod write;
 
@@ -59,6 +64,14 @@ pub(crate) struct Settings {
     pub(crate) event_records: usize,
     /// How long a new shard is missing in lists of shards.
     pub(crate) shard_list_lag: Duration,
+    /// Whether sequence numbers are short at first and gain digits.
+    pub(crate) growing_numbers: bool,
+    /// The most bytes that all records may hold.
+    pub(crate) memory_limit: u64,
+    /// How long an iterator may be used.
+    pub(crate) iterator_life: Duration,
+    /// How long a subscription lives.
+    pub(crate) subscription_life: Duration,
 }
 
 /// The service.
@@ -75,6 +88,12 @@ pub(crate) struct Kinesis {
     woken: Vec<u64>,
     /// Decides what the service leaves open.
     random: fastrand::Rng,
+    /// The bytes of all records.
+    usage: records::Usage,
+    /// Records that made room for others before their time.
+    evicted: u64,
+    /// When everything is next looked through for what has aged out.
+    next_upkeep: Moment,
 }
 
 impl Kinesis {
@@ -87,6 +106,9 @@ impl Kinesis {
             subscriptions_made: 0,
             woken: Vec::new(),
             random: fastrand::Rng::with_seed(settings.seed),
+            usage: records::Usage::default(),
+            evicted: 0,
+            next_upkeep: Moment::EPOCH,
             settings,
         }
     }
@@ -155,6 +177,7 @@ impl Kinesis {
         for name in deleted {
             self.forget_stream(&name);
         }
+        self.keep_up(now);
     }
 
     /// Forgets what is kept of a stream apart from it.

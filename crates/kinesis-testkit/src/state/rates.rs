@@ -40,6 +40,11 @@ fn quota(operation: Operation) -> Option<(u64, Scope)> {
 pub(super) struct CallRates(BTreeMap<(Operation, Option<String>), TokenBucket>);
 
 impl CallRates {
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Forgets the buckets of a stream that is gone.
     pub(super) fn forget(&mut self, stream: &str) {
         self.0.retain(|(_, of), _| of.as_deref() != Some(stream));

@@ -67,17 +67,23 @@ impl Kinesis {
         faults: &RecordFaults,
     ) -> Result<Response, ServiceError> {
         let token = required(input.shard_iterator.as_deref(), "shardIterator")?;
-        let highest = limits::READ_RECORDS_PER_CALL;
-        let limit = check_range(input.limit, "limit", 1, highest as i64)?.unwrap_or(highest);
+        let sized = self.enforces(Rule::ReadPageSize);
+        let (highest, most_bytes) = if sized {
+            (limits::READ_RECORDS_PER_CALL, limits::READ_BYTES_PER_CALL)
+        } else {
+            (usize::MAX, u64::MAX)
+        };
+        let accepted = i64::try_from(highest).unwrap_or(i64::MAX);
+        let limit = check_range(input.limit, "limit", 1, accepted)?.unwrap_or(highest);
         let from = iterator::decode(token)
             .ok_or_else(|| ServiceError::invalid_argument("Invalid ShardIterator."))?;
-        if self.enforces(Rule::IteratorLife) && now.since(from.issued) > limits::ITERATOR_LIFE {
+        if self.enforces(Rule::IteratorLife) && now.since(from.issued) > self.settings.iterator_life {
             return Err(ServiceError::expired_iterator(format!(
                 "Iterator expired. The iterator was created at time {} while right now it is {} which is further in \
                  the future than the tolerated delay of {} milliseconds.",
                 from.issued.millis(),
                 now.millis(),
-                limits::ITERATOR_LIFE.as_millis()
+                self.settings.iterator_life.as_millis()
             )));
         }
         if input.stream_arn.as_ref().is_some_and(|arn| *arn != self.arn(&from.stream)) {
@@ -86,6 +92,8 @@ impl Kinesis {
         let (calls_limited, bytes_limited) =
             (self.enforces(Rule::ReadCallRate), self.enforces(Rule::ReadByteRate));
         let retention = self.enforces(Rule::Retention);
+        let (tells_lag, tells_children) =
+            (self.enforces(Rule::MillisBehindLatest), self.enforces(Rule::ChildShards));
         self.check_key(&from.stream)?;
         let account = self.settings.account.clone();
         let missing = self.not_found(&from.stream);
@@ -110,7 +118,7 @@ impl Kinesis {
         shard.quotas.read_calls.take(now, 1);
 
         let limit = if faults.empty_page().is_some() { 0 } else { limit };
-        let page = Page::of(shard, from.position, limit, limits::READ_BYTES_PER_CALL);
+        let page = Page::of(shard, from.position, limit, most_bytes);
         shard.quotas.read_bytes.take(now, page.bytes);
         let shard = &stream.shards[from.shard];
         let ended = !shard.is_open() && !page.leaves_unread(shard) && faults.empty_page().is_none();
@@ -118,8 +126,10 @@ impl Kinesis {
         Ok(Response::GetRecords(GetRecordsOutput {
             records: page.records(stream, shard),
             next_shard_iterator: (!ended).then(|| ShardIterator { position, issued: now, ..from }.encode()),
-            millis_behind_latest: faults.empty_page().unwrap_or_else(|| page.millis_behind(shard, now)),
-            child_shards: ended.then(|| children(stream, shard)),
+            millis_behind_latest: faults
+                .empty_page()
+                .unwrap_or_else(|| if tells_lag { page.millis_behind(shard, now) } else { 0 }),
+            child_shards: (ended && tells_children).then(|| children(stream, shard)),
         }))
     }
 }
@@ -136,7 +146,7 @@ impl Page {
     pub(super) fn of(shard: &Shard, position: u64, records: usize, most_bytes: u64) -> Self {
         let first = shard.place_of(position);
         let (mut count, mut bytes) = (0, 0);
-        for record in shard.records.range(first..).take(records) {
+        for record in shard.records.from(first..).take(records) {
             let size = record.size();
             // A record that is larger than a page may be is still returned, alone.
             if count > 0 && bytes + size > most_bytes {
@@ -168,8 +178,9 @@ impl Page {
 
     pub(super) fn records(&self, stream: &Stream, shard: &Shard) -> Vec<RecordOutput> {
         let encryption_type = stream.encryption_of_records();
-        let records = shard.records.range(self.first..self.end());
+        let records = shard.records.from(self.first..);
         records
+            .take(self.count)
             .map(|record| RecordOutput {
                 sequence_number: stream.sequences.render(record.ordinal, shard.number),
                 approximate_arrival_timestamp: Timestamp(record.arrived),

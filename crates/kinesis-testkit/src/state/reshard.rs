@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use super::Kinesis;
 use super::hash::{HashRange, parse_hash_key};
+use super::shard::{Shard, shard_number};
 use super::stream::{Change, Mode, Status, Stream};
 use super::validate::{Addressed, check_range, required, required_shard_id};
-use super::{Kinesis, shard::shard_number};
 use crate::clock::Moment;
 use crate::error::ServiceError;
 use crate::limits;
@@ -105,12 +106,13 @@ impl Kinesis {
         self.check_reshardable(stream)?;
         let current = stream.open.len();
         let counts = format!("Current open shard count: {current}, Target shard count: {target}");
-        if target > current.saturating_mul(2) {
+        let factor = self.enforces(Rule::ScaleFactor);
+        if factor && target > current.saturating_mul(2) {
             return Err(ServiceError::limit_exceeded(format!(
                 "UpdateShardCount cannot scale up over double your current open shard count. {counts}"
             )));
         }
-        if target.saturating_mul(2) < current {
+        if factor && target.saturating_mul(2) < current {
             return Err(ServiceError::limit_exceeded(format!(
                 "UpdateShardCount cannot scale down below half your current open shard count. {counts}"
             )));
@@ -149,7 +151,7 @@ impl Kinesis {
         Ok(())
     }
 
-    fn open_shard_number(&self, stream: &Stream, id: &str) -> Result<usize, ServiceError> {
+    pub(super) fn open_shard_number(&self, stream: &Stream, id: &str) -> Result<usize, ServiceError> {
         let shard = shard_number(id)
             .and_then(|number| stream.shards.get(number))
             .ok_or_else(|| self.shard_not_found(id, &stream.name))?;
@@ -177,12 +179,15 @@ impl Kinesis {
 impl Stream {
     /// Changes the shards.
     pub(super) fn apply(&mut self, reshard: &Reshard, now: Moment) {
+        let is_open = |shard: usize| self.shards.get(shard).is_some_and(Shard::is_open);
         match *reshard {
-            Reshard::Split { shard, at } => self.split(shard, at, now),
-            Reshard::Merge { shard, adjacent } => {
+            Reshard::Split { shard, at } if is_open(shard) => self.split(shard, at, now),
+            Reshard::Merge { shard, adjacent } if is_open(shard) && is_open(adjacent) => {
                 self.merge(shard, adjacent, now);
             }
             Reshard::Scale { target } => self.scale(target, now),
+            // Something else was faster.
+            Reshard::Split { .. } | Reshard::Merge { .. } => {}
         }
     }
 

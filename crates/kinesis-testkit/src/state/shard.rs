@@ -1,12 +1,13 @@
 //! One shard: its place in the lineage, its records and its quotas.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use super::bucket::TokenBucket;
 use super::hash::HashRange;
+use super::records::{Records, Usage};
+use super::reshard::Reshard;
 use crate::clock::Moment;
 use crate::limits;
 
@@ -52,6 +53,8 @@ impl Quotas {
 /// One shard. Shards refer to each other by number, which is their place in the stream's list.
 pub(crate) struct Shard {
     pub(crate) number: usize,
+    /// Its id.
+    pub(crate) name: Arc<str>,
     pub(crate) parent: Option<usize>,
     pub(crate) adjacent_parent: Option<usize>,
     pub(crate) children: Vec<usize>,
@@ -61,17 +64,19 @@ pub(crate) struct Shard {
     pub(crate) ending: Option<u64>,
     pub(crate) opened: Moment,
     pub(crate) closed: Option<Moment>,
-    /// In the order of their ordinals.
-    pub(crate) records: VecDeque<Stored>,
+    pub(crate) records: Records,
     pub(crate) quotas: Quotas,
+    /// How many records it takes before it changes, and how.
+    pub(crate) next_change: Option<(u64, Reshard)>,
     /// The subscriptions that read it.
     pub(crate) subscribers: Vec<u64>,
 }
 
 impl Shard {
-    pub(crate) fn open(number: usize, range: HashRange, starting: u64, now: Moment) -> Self {
+    pub(crate) fn open(number: usize, range: HashRange, starting: u64, now: Moment, usage: Usage) -> Self {
         Self {
             number,
+            name: shard_id(number).into(),
             parent: None,
             adjacent_parent: None,
             children: Vec::new(),
@@ -80,7 +85,8 @@ impl Shard {
             ending: None,
             opened: now,
             closed: None,
-            records: VecDeque::new(),
+            records: Records::new(usage),
+            next_change: None,
             quotas: Quotas::new(now),
             subscribers: Vec::new(),
         }
@@ -101,19 +107,27 @@ impl Shard {
 
     /// Forgets the records that arrived at or before `horizon`.
     pub(crate) fn trim(&mut self, horizon: Moment) {
-        while self.records.front().is_some_and(|record| record.arrived <= horizon) {
-            self.records.pop_front();
+        self.records.trim(horizon);
+    }
+
+    /// Counts a record that was written; the change that was to come after it.
+    pub(crate) fn count_towards_change(&mut self) -> Option<Reshard> {
+        let (left, _) = self.next_change.as_mut()?;
+        *left = left.saturating_sub(1);
+        if *left > 0 {
+            return None;
         }
+        self.next_change.take().map(|(_, change)| change)
     }
 
     /// The place of the first record with this ordinal or a higher one.
     pub(crate) fn place_of(&self, ordinal: u64) -> usize {
-        self.records.partition_point(|record| record.ordinal < ordinal)
+        self.records.first_not(|record| record.ordinal < ordinal)
     }
 
     /// The ordinal of the first record that arrived at `time` or later.
     pub(crate) fn first_since(&self, time: Moment) -> Option<u64> {
-        let place = self.records.partition_point(|record| record.arrived < time);
+        let place = self.records.first_not(|record| record.arrived < time);
         self.records.get(place).map(|record| record.ordinal)
     }
 }

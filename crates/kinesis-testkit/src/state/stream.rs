@@ -7,9 +7,11 @@ use super::consumer::Consumer;
 use super::encryption::Encryption;
 use super::hash::HashRange;
 use super::mode::Distribution;
+use super::records::Usage;
 use super::reshard::Reshard;
 use super::sequence::Sequences;
 use super::shard::{Shard, shard_number};
+use super::shards::Shards;
 use crate::clock::Moment;
 use crate::error::ServiceError;
 use crate::limits;
@@ -76,11 +78,12 @@ pub(crate) struct Stream {
     pub(crate) retention_hours: u32,
     pub(crate) max_record_kib: u64,
     pub(crate) tags: BTreeMap<String, String>,
-    /// Every shard that ever was, by number.
-    pub(crate) shards: Vec<Shard>,
+    pub(crate) shards: Shards,
     /// The open shards by the start of their range: they cover every hash key exactly once.
     pub(crate) open: BTreeMap<u128, usize>,
     pub(crate) sequences: Sequences,
+    /// Counts the bytes of the records.
+    pub(crate) usage: Usage,
     pub(super) consumers: BTreeMap<String, Consumer>,
     pub(super) encryption: Option<Encryption>,
     pub(super) distribution: Distribution,
@@ -102,9 +105,9 @@ impl Stream {
 
     /// Adds an open shard without parents and returns its number.
     pub(crate) fn open_shard(&mut self, range: HashRange, now: Moment) -> usize {
-        let number = self.shards.len();
+        let number = self.shards.next_number();
         let starting = self.sequences.allocate();
-        self.shards.push(Shard::open(number, range, starting, now));
+        self.shards.push(Shard::open(number, range, starting, now, self.usage.clone()));
         self.open.insert(range.start, number);
         number
     }
@@ -170,13 +173,15 @@ pub(crate) struct NewStream {
     pub(crate) max_record_kib: u64,
     pub(crate) tags: BTreeMap<String, String>,
     pub(crate) seed: u64,
+    pub(crate) growing_numbers: bool,
+    pub(crate) usage: Usage,
 }
 
 impl NewStream {
     /// The stream, without shards, in creation.
     pub(crate) fn build(self, now: Moment) -> Stream {
         Stream {
-            sequences: Sequences::new(now, self.incarnation, self.seed),
+            sequences: Sequences::new(now, self.incarnation, self.seed, self.growing_numbers),
             name: self.name,
             arn: self.arn,
             incarnation: self.incarnation,
@@ -187,7 +192,8 @@ impl NewStream {
             retention_hours: limits::MIN_RETENTION_HOURS,
             max_record_kib: self.max_record_kib,
             tags: self.tags,
-            shards: Vec::new(),
+            shards: Shards::default(),
+            usage: self.usage,
             open: BTreeMap::new(),
             consumers: BTreeMap::new(),
             encryption: None,

@@ -167,11 +167,14 @@ impl Kinesis {
         let heartbeats = self.enforces(Rule::Heartbeats).then_some(self.settings.heartbeat);
         let retention = self.enforces(Rule::Retention);
         let most_records = self.settings.event_records;
+        let life = self.settings.subscription_life;
+        let (tells_lag, tells_children) =
+            (self.enforces(Rule::MillisBehindLatest), self.enforces(Rule::ChildShards));
         let Some(sub) = self.subscriptions.get(&number) else { return Step::End };
         if let Some(error) = &sub.failure {
             return Step::Fail(error.clone());
         }
-        let ends = sub.started.plus(limits::SUBSCRIPTION_LIFE);
+        let ends = sub.started.plus(life);
         if sub.finished || (!lives_on && now >= ends) {
             return Step::End;
         }
@@ -184,8 +187,11 @@ impl Kinesis {
             return Step::Fail(ServiceError::resource_not_found(format!("Stream {} not found.", sub.stream)));
         };
         let horizon = stream.horizon(now).filter(|_| retention);
+        let Some(shard) = stream.shards.get_mut(sub.shard) else {
+            return Step::Fail(ServiceError::resource_not_found("The shard has expired."));
+        };
         if let Some(horizon) = horizon {
-            stream.shards[sub.shard].trim(horizon);
+            shard.trim(horizon);
         }
         let shard = &stream.shards[sub.shard];
         let page = Page::of(shard, sub.position, most_records, limits::EVENT_BYTES);
@@ -227,8 +233,8 @@ impl Kinesis {
             continuation_sequence_number: continuation
                 .filter(|_| !sub.finished)
                 .map(|ordinal| stream.sequences.render(ordinal, shard.number)),
-            millis_behind_latest: page.millis_behind(shard, now),
-            child_shards: sub.finished.then(|| children(stream, shard)),
+            millis_behind_latest: if tells_lag { page.millis_behind(shard, now) } else { 0 },
+            child_shards: (sub.finished && tells_children).then(|| children(stream, shard)),
         })
     }
 
@@ -251,7 +257,9 @@ impl Kinesis {
         let Some(sub) = self.subscriptions.remove(&number) else { return };
         let stream = self.streams.get_mut(&sub.stream);
         let Some(stream) = stream.filter(|stream| stream.incarnation == sub.incarnation) else { return };
-        stream.shards[sub.shard].subscribers.retain(|other| *other != number);
+        if let Some(shard) = stream.shards.get_mut(sub.shard) {
+            shard.subscribers.retain(|other| *other != number);
+        }
         let consumer = stream.consumers.get_mut(&sub.consumer);
         if let Some(slot) = consumer.and_then(|consumer| consumer.slots.get_mut(&sub.shard))
             && slot.current == Some(number)

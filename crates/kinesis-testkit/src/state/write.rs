@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Kinesis;
-use super::hash::{hash_partition_key, parse_hash_key};
+use super::hash::{hash_partition_key, is_hash_key, parse_hash_key};
 use super::mode::Distribution;
 use super::read::rate_exceeded;
 use super::shard::{Stored, shard_id};
@@ -15,6 +15,7 @@ use crate::faults::RecordFaults;
 use crate::limits;
 use crate::model::{
     PutEntry, PutRecordInput, PutRecordOutput, PutRecordsInput, PutRecordsOutput, PutResult, Response,
+    SequenceText,
 };
 use crate::rule::Rule;
 
@@ -31,12 +32,14 @@ impl Checked {
     }
 }
 
-/// Which of the write quotas hold.
+/// Which of the rules for writes hold.
 #[derive(Clone, Copy)]
 struct WriteRules {
     bytes: bool,
     records: bool,
     retention: bool,
+    call_size: bool,
+    record_size: bool,
     on_demand_splits: Option<Duration>,
 }
 
@@ -60,13 +63,11 @@ impl Kinesis {
         let name = self.find_serving(&input)?.name.clone();
         self.check_key(&name)?;
         let stream = self.find_serving(&input)?;
-        let record = check(entry, None, stream)?;
+        let record = check(entry, None, stream, rules)?;
         let (sequence_number, shard_id) = stream.write(now, record, rules, &account)?;
-        Ok(Response::PutRecord(PutRecordOutput {
-            shard_id,
-            sequence_number,
-            encryption_type: stream.encryption_of_records(),
-        }))
+        let encryption_type = stream.encryption_of_records();
+        self.make_room();
+        Ok(Response::PutRecord(PutRecordOutput { shard_id, sequence_number, encryption_type }))
     }
 
     pub(super) fn put_records(
@@ -83,14 +84,14 @@ impl Kinesis {
                 "have length greater than or equal to 1",
             ));
         }
-        if entries.len() > limits::WRITE_RECORDS_PER_CALL {
+        let rules = self.write_rules();
+        if rules.call_size && entries.len() > limits::WRITE_RECORDS_PER_CALL {
             return Err(ServiceError::constraint(
                 &format!("'[{} entries]'", entries.len()),
                 "records",
                 &format!("have length less than or equal to {}", limits::WRITE_RECORDS_PER_CALL),
             ));
         }
-        let rules = self.write_rules();
         let account = self.settings.account.clone();
         let name = self.find_serving(&input)?.name.clone();
         self.check_key(&name)?;
@@ -102,9 +103,10 @@ impl Kinesis {
         let mut records: Vec<_> = entries
             .into_iter()
             .enumerate()
-            .map(|(index, entry)| check(entry, Some(index + 1), stream).map(Some))
+            .map(|(index, entry)| check(entry, Some(index + 1), stream, rules).map(Some))
             .collect::<Result<_, _>>()?;
-        if records.iter().flatten().map(Checked::size).sum::<u64>() > limits::WRITE_BYTES_PER_CALL {
+        let bytes: u64 = records.iter().flatten().map(Checked::size).sum();
+        if rules.call_size && bytes > limits::WRITE_BYTES_PER_CALL {
             return Err(ServiceError::invalid_argument(format!(
                 "Records size exceeds {} MB limit",
                 limits::WRITE_BYTES_PER_CALL >> 20
@@ -133,11 +135,9 @@ impl Kinesis {
             }
         }
         let failed_record_count = faults.failed_count().unwrap_or(failed);
-        Ok(Response::PutRecords(PutRecordsOutput {
-            failed_record_count,
-            records: results,
-            encryption_type: stream.encryption_of_records(),
-        }))
+        let encryption_type = stream.encryption_of_records();
+        self.make_room();
+        Ok(Response::PutRecords(PutRecordsOutput { failed_record_count, records: results, encryption_type }))
     }
 
     fn write_rules(&self) -> WriteRules {
@@ -145,6 +145,8 @@ impl Kinesis {
             bytes: self.enforces(Rule::WriteByteRate),
             records: self.enforces(Rule::WriteRecordRate),
             retention: self.enforces(Rule::Retention),
+            call_size: self.enforces(Rule::WriteCallSize),
+            record_size: self.enforces(Rule::RecordSize),
             on_demand_splits: self.enforces(Rule::OnDemandSplits).then_some(self.settings.reshard_delay),
         }
     }
@@ -155,12 +157,14 @@ impl Kinesis {
         now: Moment,
         name: &str,
         entry: PutEntry,
-    ) -> Result<(String, String), ServiceError> {
+    ) -> Result<(SequenceText, Arc<str>), ServiceError> {
         let rules = WriteRules { bytes: false, records: false, ..self.write_rules() };
         let account = self.settings.account.clone();
         let stream = self.find_serving(&crate::model::StreamInput::named(name))?;
-        let record = check(entry, None, stream)?;
-        stream.write(now, record, rules, &account)
+        let record = check(entry, None, stream, rules)?;
+        let written = stream.write(now, record, rules, &account);
+        self.make_room();
+        written
     }
 }
 
@@ -172,7 +176,7 @@ impl Stream {
         record: Checked,
         rules: WriteRules,
         account: &str,
-    ) -> Result<(String, String), ServiceError> {
+    ) -> Result<(SequenceText, Arc<str>), ServiceError> {
         let number = match (self.distribution, record.explicit_hash_key, &record.partition_key) {
             (Distribution::UserPartitionKey, Some(hash_key), _) => self.route(hash_key),
             (Distribution::UserPartitionKey, None, Some(key)) => self.route(hash_partition_key(key)),
@@ -198,17 +202,27 @@ impl Stream {
         }
         let ordinal = self.sequences.allocate();
         let Checked { partition_key, explicit_hash_key, data } = record;
-        shard.records.push_back(Stored { ordinal, partition_key, explicit_hash_key, data, arrived: now });
+        shard.records.push(Stored { ordinal, partition_key, explicit_hash_key, data, arrived: now });
         self.woken.extend(&shard.subscribers);
         if let Some(horizon) = horizon {
             shard.trim(horizon);
         }
-        Ok((self.sequences.render(ordinal, number), shard_id(number)))
+        let shard_id = Arc::clone(&shard.name);
+        let change = shard.count_towards_change();
+        if let Some(change) = change {
+            self.apply(&change, now);
+        }
+        Ok((self.sequences.render(ordinal, number), shard_id))
     }
 }
 
 /// Checks one record. `place` counts from one and is absent for a call with a single record.
-fn check(entry: PutEntry, place: Option<usize>, stream: &Stream) -> Result<Checked, ServiceError> {
+fn check(
+    entry: PutEntry,
+    place: Option<usize>,
+    stream: &Stream,
+    rules: WriteRules,
+) -> Result<Checked, ServiceError> {
     let member = |name: &str| match place {
         Some(place) => format!("records.{place}.member.{name}"),
         None => name.to_owned(),
@@ -223,6 +237,13 @@ fn check(entry: PutEntry, place: Option<usize>, stream: &Stream) -> Result<Check
     }
     let explicit_hash_key = match entry.explicit_hash_key.as_deref() {
         None => None,
+        Some(text) if !is_hash_key(text) => {
+            return Err(ServiceError::constraint(
+                "of another form",
+                &member("explicitHashKey"),
+                "satisfy regular expression pattern: 0|([1-9]\\d{0,38})",
+            ));
+        }
         Some(text) => Some(parse_hash_key(text).ok_or_else(|| {
             ServiceError::invalid_argument(format!(
                 "Invalid ExplicitHashKey. ExplicitHashKey must be in the range: [0, 2^128-1]. Specified value was \
@@ -232,7 +253,7 @@ fn check(entry: PutEntry, place: Option<usize>, stream: &Stream) -> Result<Check
     };
     let record = Checked { partition_key: entry.partition_key.map(Arc::from), explicit_hash_key, data };
     let most = stream.max_record_bytes();
-    if record.size() > most {
+    if rules.record_size && record.size() > most {
         return Err(ServiceError::constraint(
             &format!("of {} bytes with its partition key", record.size()),
             &member("data"),

@@ -1,6 +1,8 @@
 //! The named scripts do what their names say, seen from a plain client.
 #![allow(clippy::unwrap_used)] // helpers of tests may panic like tests
 
+mod more;
+#[path = "../support/mod.rs"]
 mod support;
 
 use std::time::Duration;

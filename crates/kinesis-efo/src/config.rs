@@ -44,7 +44,8 @@ pub struct EfoConfig {
     /// On how many streams a consumer is looked for or registered at a time, from 1 to 5; default 5: the service
     /// lets no more be in creation.
     pub parallel_registrations: u32,
-    /// The longest that one call about a consumer may take, the SDK's own retries included; default 10 s.
+    /// The longest that one call about a consumer may take; default 10 s. It is tried again until
+    /// `activation_timeout`.
     #[cfg_attr(feature = "serde", serde(with = "humantime_serde"))]
     pub control_timeout: Duration,
     /// The longest from a SubscribeToShard call to the first frame of its answer; default 10 s.

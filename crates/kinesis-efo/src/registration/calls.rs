@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use aws_sdk_kinesis::Client;
+use aws_sdk_kinesis::config::Builder;
+use aws_sdk_kinesis::config::retry::RetryConfig;
 use aws_sdk_kinesis::types::ConsumerStatus;
 use kinesis_core::StreamRef;
 use kinesis_core::aws::{FailureKind, ServiceFailure};
@@ -36,7 +38,8 @@ impl Calls<'_> {
         if let Some(arn) = self.stream.arn() {
             return Ok(arn.to_owned());
         }
-        let request = self.client.describe_stream_summary().stream_name(self.stream.name()).send();
+        let request = self.client.describe_stream_summary().stream_name(self.stream.name());
+        let request = request.customize().config_override(once()).send();
         let answer = match tokio::time::timeout(self.config.control_timeout, request).await {
             Ok(answer) => answer.map_err(|error| ServiceFailure::new(&error))?,
             Err(_) => return Err(self.timed_out()),
@@ -48,7 +51,7 @@ impl Calls<'_> {
 
     pub(super) async fn describe(&self, stream_arn: &str) -> Result<Status, ServiceFailure> {
         let request = self.client.describe_stream_consumer().stream_arn(stream_arn);
-        let request = request.consumer_name(&self.config.consumer).send();
+        let request = request.consumer_name(&self.config.consumer).customize().config_override(once()).send();
         let answer = match tokio::time::timeout(self.config.control_timeout, request).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(error)) => return Err(ServiceFailure::new(&error)),
@@ -79,6 +82,8 @@ impl Calls<'_> {
             .stream_arn(stream_arn)
             .consumer_name(&self.config.consumer)
             .set_tags(Some(tags).filter(|_| !self.config.tags.is_empty()))
+            .customize()
+            .config_override(once())
             .send();
         match tokio::time::timeout(self.config.control_timeout, request).await {
             Ok(answer) => answer.map(drop).map_err(|error| ServiceFailure::new(&error)),
@@ -91,6 +96,11 @@ impl Calls<'_> {
     }
 }
 
-pub(crate) fn timed_out(after: Duration) -> ServiceFailure {
+/// Leaves the SDK's retries off: they would go past the rate that registrations are kept within, and multiply ours.
+fn once() -> Builder {
+    Builder::new().retry_config(RetryConfig::disabled())
+}
+
+fn timed_out(after: Duration) -> ServiceFailure {
     ServiceFailure::local(FailureKind::Timeout, format!("no answer within {} ms", after.as_millis()))
 }

@@ -1,0 +1,146 @@
+//! What was read and not yet taken: between the task that drains a subscription and the caller.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use kinesis_core::source::{SourceError, SourceEvent};
+use tokio::sync::Notify;
+
+use crate::machine::size;
+
+/// What the reader hands out.
+pub(crate) type Item = Result<SourceEvent, SourceError>;
+
+/// A queue of events. It has no bound of its own: the machine closes the subscription when too much is held, and of
+/// events without records only the last of a row is kept.
+#[derive(Debug, Default)]
+pub(crate) struct Buffer {
+    state: Mutex<State>,
+    freed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    queue: VecDeque<Item>,
+    /// Bytes that were taken and not yet told to the task.
+    freed: usize,
+    /// Nothing more will come.
+    closed: bool,
+    waker: Option<Waker>,
+}
+
+impl Buffer {
+    pub(crate) fn push(&self, item: Item) {
+        let mut state = self.state();
+        let repeats = matches!(item, Ok(SourceEvent::Progress { .. }))
+            && matches!(state.queue.back(), Some(Ok(SourceEvent::Progress { .. })));
+        if repeats {
+            state.queue.pop_back();
+        }
+        state.queue.push_back(item);
+        wake(state);
+    }
+
+    /// Nothing more will come.
+    pub(crate) fn close(&self) {
+        let mut state = self.state();
+        state.closed = true;
+        wake(state);
+    }
+
+    /// Takes the oldest event; none when everything was taken and nothing more will come.
+    pub(crate) fn poll_take(&self, cx: &mut Context<'_>) -> Poll<Option<Item>> {
+        let mut state = self.state();
+        let Some(item) = state.queue.pop_front() else {
+            if state.closed {
+                return Poll::Ready(None);
+            }
+            state.waker = Some(cx.waker().clone());
+            return Poll::Pending;
+        };
+        if let Ok(SourceEvent::Records(batch)) = &item {
+            state.freed += size(&batch.records);
+            self.freed.notify_one();
+        }
+        Poll::Ready(Some(item))
+    }
+
+    /// Waits until records were taken; how many bytes since the last time. Cancel-safe.
+    pub(crate) async fn freed(&self) -> usize {
+        loop {
+            let freed = std::mem::take(&mut self.state().freed);
+            if freed > 0 {
+                return freed;
+            }
+            self.freed.notified().await;
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn wake(mut state: MutexGuard<'_, State>) {
+    let waker = state.waker.take();
+    drop(state);
+    if let Some(waker) = waker {
+        waker.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::time::Duration;
+
+    use bytes::Bytes;
+    use kinesis_core::source::{SourceBatch, SourceRecord};
+
+    use super::*;
+
+    fn records(number: u128) -> Item {
+        let record = SourceRecord::new(number.into(), None, Bytes::from_static(b"abc"));
+        Ok(SourceEvent::Records(SourceBatch::new(vec![record], None)))
+    }
+
+    fn progress(seconds: u64) -> Item {
+        Ok(SourceEvent::Progress { behind: Some(Duration::from_secs(seconds)), continuation: None })
+    }
+
+    /// S-107: events without records do not pile up while nobody takes them.
+    #[tokio::test]
+    async fn of_events_without_records_only_the_last_is_kept() {
+        let buffer = Buffer::default();
+        for item in [progress(1), progress(2), records(1), progress(3), progress(4)] {
+            buffer.push(item);
+        }
+        buffer.close();
+        let mut story = Vec::new();
+        while let Some(item) = poll_fn(|cx| buffer.poll_take(cx)).await {
+            story.push(match item.unwrap() {
+                SourceEvent::Records(_) => "records".to_owned(),
+                SourceEvent::Progress { behind, .. } => behind.unwrap().as_secs().to_string(),
+                other => panic!("{other:?}"),
+            });
+        }
+        assert_eq!(story, ["2", "records", "4"]);
+    }
+
+    #[tokio::test]
+    async fn what_was_taken_is_told_once() {
+        let buffer = Buffer::default();
+        buffer.push(records(1));
+        buffer.push(records(2));
+        for _ in 0..2 {
+            poll_fn(|cx| buffer.poll_take(cx)).await.unwrap().unwrap();
+        }
+        let one = match records(1) {
+            Ok(SourceEvent::Records(batch)) => size(&batch.records),
+            _ => 0,
+        };
+        assert_eq!(buffer.freed().await, 2 * one);
+        assert!(tokio::time::timeout(Duration::from_millis(1), buffer.freed()).await.is_err());
+    }
+}

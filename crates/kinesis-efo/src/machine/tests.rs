@@ -1,0 +1,5 @@
+//! The machine alone: scripted answers, virtual time.
+
+mod model;
+mod properties;
+mod scripted;

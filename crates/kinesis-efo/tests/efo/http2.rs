@@ -1,0 +1,271 @@
+//! Over sockets: TLS with HTTP/2, where all calls of a client share one connection, and two processes' worth of readers
+//! that take shards from each other. Real time: these tests wait for conditions.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::support::*;
+use aws_sdk_kinesis::Client;
+use aws_smithy_http_client::tls::rustls_provider::CryptoMode;
+use aws_smithy_http_client::tls::{Provider, TlsContext, TrustStore};
+use kinesis_core::StartPosition;
+use kinesis_core::aws::{ClientSource, Purpose};
+use kinesis_core::source::{OpenShard, ShardReader, SourceEvent};
+use kinesis_efo::{EfoConfig, EfoReader, EfoSource};
+use kinesis_testkit::{
+    Builder, Operation, Outcome, Rule, ServeOptions, Server, TestClock, TestKinesis, scenarios,
+};
+
+const LOOPBACK: ([u8; 4], u16) = ([127, 0, 0, 1], 0);
+const MIB: usize = 1024 * 1024;
+/// Far longer than anything takes, unless it hangs.
+const HANG: Duration = Duration::from_secs(60);
+
+async fn served(builder: Builder, options: ServeOptions, shards: usize) -> (TestKinesis, Server) {
+    let kinesis = builder.clock(TestClock::system()).without_throughput_limits().build();
+    let kinesis = with_stream(kinesis, shards);
+    let server = kinesis.serve_with(LOOPBACK, options).await.unwrap();
+    (kinesis, server)
+}
+
+/// A client with connections of its own.
+fn client(kinesis: &TestKinesis, server: &Server) -> Client {
+    let trust = TrustStore::empty().with_pem_certificate(server.certificate_pem().unwrap());
+    let context = TlsContext::builder().with_trust_store(trust).build().unwrap();
+    let http = aws_smithy_http_client::Builder::new()
+        .tls_provider(Provider::Rustls(CryptoMode::AwsLc))
+        .tls_context(context)
+        .build_https();
+    let config = aws_sdk_kinesis::config::Builder::from(&kinesis.sdk_config());
+    Client::from_conf(config.http_client(http).endpoint_url(server.url()).build())
+}
+
+/// Clients for each purpose with connections of their own; the purposes asked for are written down.
+fn clients(kinesis: &TestKinesis, server: &Server) -> (ClientSource, Arc<std::sync::Mutex<Vec<Purpose>>>) {
+    let asked = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let log = Arc::clone(&asked);
+    let make: Vec<Client> = (0..8).map(|_| client(kinesis, server)).collect();
+    let source = ClientSource::from_fn(move |purpose| {
+        let mut log = log.lock().unwrap();
+        log.push(purpose);
+        make[log.len() - 1].clone()
+    });
+    (source, asked)
+}
+
+fn fill(kinesis: &TestKinesis, megabytes: usize) {
+    for view in kinesis.shards(STREAM).unwrap() {
+        for _ in 0..megabytes {
+            kinesis.put_at(STREAM, view.starting_hash_key, "key", vec![0; MIB - 16]).unwrap();
+        }
+    }
+}
+
+async fn next_records(reader: &mut EfoReader) -> usize {
+    let next = async {
+        loop {
+            if let SourceEvent::Records(batch) = reader.next().await.unwrap() {
+                return batch.records.len();
+            }
+        }
+    };
+    tokio::time::timeout(HANG, next).await.expect("records come")
+}
+
+/// F-07: eight shards over one client and one HTTP/2 connection, four of whose callers take nothing: the others and
+/// ordinary calls on the same client keep going, and the four lose nothing.
+#[tokio::test]
+async fn callers_that_take_nothing_stall_nobody_on_a_shared_connection() {
+    const EACH: usize = 12;
+    let (kinesis, server) = served(TestKinesis::builder(), scenarios::shared_connection(), 8).await;
+    fill(&kinesis, EACH);
+    let client = client(&kinesis, &server);
+    // One shared connection first: calls in parallel would open more.
+    client.list_streams().send().await.unwrap();
+    let source = EfoSource::new(
+        ClientSource::from_fn({
+            let client = client.clone();
+            move |_| client.clone()
+        }),
+        config(),
+    )
+    .unwrap();
+    let open = |number| {
+        let request = OpenShard::new(shard(number), StartPosition::TrimHorizon).buffer_bytes(3 * MIB);
+        source.reader(request)
+    };
+    let mut blocked: Vec<_> = (0..4).map(open).collect();
+    let mut counts = [0; 4];
+    for (reader, count) in blocked.iter_mut().zip(&mut counts) {
+        *count += next_records(reader).await;
+    }
+    let mut working: Vec<_> = (4..8).map(open).collect();
+    for reader in &mut working {
+        let mut count = 0;
+        while count < EACH {
+            count += next_records(reader).await;
+            let call = client.list_shards().stream_name(STREAM).send();
+            tokio::time::timeout(HANG, call).await.expect("ordinary calls are answered").unwrap();
+        }
+    }
+    for (reader, mut count) in blocked.iter_mut().zip(counts) {
+        while count < EACH {
+            count += next_records(reader).await;
+        }
+        assert_eq!(count, EACH);
+    }
+    drop((blocked, working));
+    server.shutdown().await;
+}
+
+/// F-07: a server that allows few streams on a connection: shards are spread over several clients, and calls about
+/// consumers use one of their own, so that nothing hangs.
+#[tokio::test]
+async fn shards_are_spread_over_several_connections() {
+    let options = ServeOptions::new().tls().max_concurrent_streams(4);
+    let (kinesis, server) = served(TestKinesis::builder(), options, 10).await;
+    fill(&kinesis, 1);
+    let (clients, asked) = clients(&kinesis, &server);
+    let source = EfoSource::new(clients, config().shards_per_client(4)).unwrap();
+    let mut readers: Vec<_> = (0..10)
+        .map(|number| source.reader(OpenShard::new(shard(number), StartPosition::TrimHorizon)))
+        .collect();
+    for reader in &mut readers {
+        assert_eq!(next_records(reader).await, 1);
+    }
+    assert_eq!(live(&kinesis), 10, "all at the same time");
+    let mut purposes = asked.lock().unwrap().clone();
+    purposes.sort();
+    let groups = [0, 1, 2].map(|group| Purpose::Subscribe { group });
+    assert_eq!(purposes, [&[Purpose::Control], &groups[..]].concat());
+    drop(readers);
+    server.shutdown().await;
+}
+
+/// A reader that is closed has no subscription at the server a moment later.
+#[tokio::test]
+async fn the_server_sees_that_a_reader_closed() {
+    let (kinesis, server) = served(TestKinesis::builder(), ServeOptions::new().tls(), 1).await;
+    fill(&kinesis, 1);
+    let source = EfoSource::new(clients(&kinesis, &server).0, config()).unwrap();
+    let mut reader = source.reader(OpenShard::new(shard(0), StartPosition::TrimHorizon));
+    next_records(&mut reader).await;
+    Box::new(reader).close().await;
+    let gone = async {
+        while live(&kinesis) > 0 {
+            tokio::time::sleep(MS).await;
+        }
+    };
+    tokio::time::timeout(HANG, gone).await.expect("the subscription ends");
+    server.shutdown().await;
+}
+
+/// S-246: two workers that take a shard from each other a hundred times over sockets, with the window in which the
+/// service refuses a take-over and subscriptions that end early: no record is lost, and what was stored does not come
+/// again.
+#[tokio::test]
+async fn a_hundred_take_overs_lose_nothing() {
+    const TAKE_OVERS: u32 = 100;
+    const RECORDS: u32 = 5;
+    let (kinesis, server) = served(TestKinesis::builder(), ServeOptions::new().tls(), 1).await;
+    // Each worker has connections of its own.
+    let workers = [clients(&kinesis, &server).0, clients(&kinesis, &server).0];
+    let mut stored = StartPosition::TrimHorizon;
+    let mut seen: Vec<u32> = Vec::new();
+    let mut old: Option<EfoReader> = None;
+    let (mut met, mut cut) = (0, 0);
+    for turn in 0..TAKE_OVERS {
+        let before = subscribes(&kinesis).len();
+        let meets_the_window = turn % 10 == 9;
+        if !meets_the_window {
+            // The service's five seconds are over, by its clock.
+            kinesis.clock().advance(6 * SECOND);
+        }
+        if turn % 50 == 25 {
+            scenarios::planned_end(&kinesis, STREAM, 1);
+            cut += 1;
+        }
+        // A source that knows nothing of the one before, as after a while or in a new process.
+        let worker = &workers[turn as usize % 2];
+        let source = EfoSource::new(worker, config()).unwrap();
+        let mut new = source.reader(OpenShard::new(shard(0), stored.clone()));
+        let first = turn * RECORDS;
+        put(&kinesis, first..first + RECORDS - 1);
+        let reading = async {
+            let mut records: Vec<u32> = Vec::new();
+            while records.last() != Some(&(first + RECORDS - 1)) {
+                let SourceEvent::Records(batch) = new.next().await.unwrap() else { continue };
+                let number = |data: &[u8]| std::str::from_utf8(data).unwrap().parse::<u32>().unwrap();
+                records.extend(batch.records.iter().map(|record| number(&record.data)));
+                let sequence = batch.records.last().unwrap().sequence.clone();
+                stored = StartPosition::AfterSequenceNumber { sequence };
+                if records.last() == Some(&(first + RECORDS - 2)) {
+                    put(&kinesis, first + RECORDS - 1..first + RECORDS);
+                }
+            }
+            records
+        };
+        let passing = async {
+            // Once the service refused a call, its time passes.
+            loop {
+                tokio::time::sleep(5 * MS).await;
+                if refused_since(&kinesis, before) > 0 {
+                    kinesis.clock().advance(6 * SECOND);
+                    return std::future::pending::<()>().await;
+                }
+            }
+        };
+        let records = tokio::select! {
+            records = tokio::time::timeout(HANG, reading) => records.expect("the new owner reads"),
+            () = passing => unreachable!("it never ends"),
+        };
+        assert_eq!(records, (first..first + RECORDS).collect::<Vec<_>>(), "turn {turn}");
+        met += usize::from(refused_since(&kinesis, before) > 0);
+        seen.extend(records);
+        // The old owner learns that it lost the shard, and what it still reads is not stored.
+        if let Some(old) = old.replace(new) {
+            Box::new(old).close().await;
+        }
+    }
+    assert_eq!(seen, (0..TAKE_OVERS * RECORDS).collect::<Vec<_>>());
+    assert!(met >= 10 && cut == 2, "the window was met in {met} turns");
+    drop(old);
+    server.shutdown().await;
+}
+
+fn refused_since(kinesis: &TestKinesis, before: usize) -> usize {
+    let calls = subscribes(kinesis);
+    calls[before..].iter().filter(|call| matches!(call.outcome, Outcome::Refused { .. })).count()
+}
+
+/// Settings whose delays are as short as the service allows.
+fn eager() -> EfoConfig {
+    config().max_resubscribe_interval(SECOND)
+}
+
+/// S-246: a life of subscriptions of a moment, over sockets: each ends in order and the next goes on behind it.
+#[tokio::test]
+async fn short_lives_over_sockets_lose_and_repeat_nothing() {
+    let builder = TestKinesis::builder().without(Rule::SubscribeInUse).without(Rule::SubscribeCallRate);
+    let (kinesis, server) = served(builder, ServeOptions::new().tls(), 1).await;
+    scenarios::short_subscriptions(&kinesis, STREAM, Duration::MAX);
+    let source = EfoSource::new(clients(&kinesis, &server).0, eager()).unwrap();
+    let mut reader = source.reader(OpenShard::new(shard(0), StartPosition::TrimHorizon));
+    let mut heard = Heard::default();
+    let reading = async {
+        while kinesis.calls(Operation::SubscribeToShard) < 4 || heard.payloads.len() < 40 {
+            if heard.payloads.len() == heard.numbers.len() && heard.numbers.len() < 1_000 {
+                let next = heard.numbers.len() as u32;
+                put(&kinesis, next..next + 1);
+            }
+            while heard.payloads.len() < kinesis.records(STREAM).unwrap().len() {
+                heard.take(reader.next().await.unwrap());
+            }
+            tokio::time::sleep(5 * MS).await;
+        }
+    };
+    tokio::time::timeout(HANG, reading).await.expect("it goes on");
+    assert_eq!(heard.payloads, expected(0..heard.payloads.len() as u32));
+    drop(reader);
+    server.shutdown().await;
+}

@@ -6,6 +6,8 @@ use kinesis_core::directory::ShardInfo;
 use kinesis_core::lease::{Lease, LeaseKey};
 use kinesis_core::{Checkpoint, ShardId, Timestamp};
 
+use crate::mutant::{self, Mutant};
+
 /// Where shards start that descend from nothing known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Start {
@@ -62,6 +64,9 @@ pub(crate) fn plan(
 
 /// The lease of a shard that follows one that we know: from its first record, whatever the start position is.
 pub(crate) fn child(template: &LeaseKey, shard: &ShardInfo) -> Lease {
+    if mutant::is_on(Mutant::ChildrenAtTip) {
+        return lease(template, shard, Checkpoint::Latest, None);
+    }
     lease(template, shard, Checkpoint::TrimHorizon, None)
 }
 

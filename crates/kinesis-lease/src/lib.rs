@@ -9,7 +9,11 @@ mod event;
 mod ext;
 mod machine;
 mod memory;
+mod mutant;
 pub mod ops;
+#[cfg(any(test, feature = "sim"))]
+#[doc(hidden)]
+pub mod sim;
 mod source;
 #[cfg(feature = "sqlite")]
 #[cfg_attr(docsrs, doc(cfg(feature = "sqlite")))]

@@ -20,15 +20,23 @@
 use kinesis_core::lease::{Change, CoolDown, FieldWrite, Guard, Lease, LeaseKey, LeaseWrite, TenureToken};
 use kinesis_core::{Checkpoint, HashKeyRange, ShardId, WorkerId};
 
+use crate::mutant::{self, Mutant};
+
 fn update(key: &LeaseKey, guard: Guard, fields: Vec<FieldWrite>) -> LeaseWrite {
     LeaseWrite::new(key.clone(), guard, Change::Update(fields))
 }
 
 fn as_read(row: &Lease) -> Guard {
+    if mutant::is_on(Mutant::TakeUnguarded) {
+        return Guard::Exists;
+    }
     Guard::OwnerCounter { owner: row.owner.clone(), counter: row.counter }
 }
 
 fn of_tenure(row: &Lease, token: TenureToken) -> Guard {
+    if mutant::is_on(Mutant::FenceDropped) {
+        return Guard::Exists;
+    }
     Guard::Tenure { counter: row.counter, token }
 }
 
@@ -47,12 +55,20 @@ pub fn take(row: &Lease, worker: &WorkerId, token: TenureToken) -> LeaseWrite {
         FieldWrite::CheckpointOwner(None),
         FieldWrite::Token(Some(token)),
         FieldWrite::AddCounter(1),
-        FieldWrite::AddEpoch(1),
     ];
+    if !mutant::is_on(Mutant::EpochKept) {
+        fields.push(FieldWrite::AddEpoch(1));
+    }
     if row.holder().is_some_and(|holder| holder != worker) {
         fields.push(FieldWrite::AddOwnerSwitches(1));
     }
-    update(&row.key, as_read(row), fields)
+    let write = update(&row.key, as_read(row), fields);
+    if mutant::is_on(Mutant::CounterReset) {
+        let mut whole = write.change.apply_to(Some(row.clone())).unwrap_or_else(|| row.clone());
+        whole.counter = 1;
+        return LeaseWrite::new(row.key.clone(), as_read(row), Change::create(whole));
+    }
+    write
 }
 
 /// Shows that the holder is alive.
@@ -99,7 +115,7 @@ pub fn release(
     if row.checkpoint_owner.is_some() && cool_down.is_none() {
         fields.push(FieldWrite::AddEpoch(1));
         fields.push(FieldWrite::AddOwnerSwitches(1));
-    } else {
+    } else if !mutant::is_on(Mutant::ReleaseKeepsOwner) {
         fields.push(FieldWrite::Owner(None));
     }
     fields.push(FieldWrite::CheckpointOwner(None));
@@ -115,6 +131,9 @@ pub fn request(row: &Lease, worker: &WorkerId) -> LeaseWrite {
     let guard = Guard::Owners { owner: row.owner.clone(), checkpoint_owner: None };
     let fields =
         vec![FieldWrite::Owner(Some(worker.clone())), FieldWrite::CheckpointOwner(row.owner.clone())];
+    if mutant::is_on(Mutant::RequestRobs) {
+        return update(&row.key, guard, [fields, vec![FieldWrite::Token(None)]].concat());
+    }
     update(&row.key, guard, fields)
 }
 

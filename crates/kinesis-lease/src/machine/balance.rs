@@ -12,6 +12,7 @@ use kinesis_core::lease::{Lease, LeaseKey, TenureToken};
 
 use super::observe::Seen;
 use super::{Machine, Purpose};
+use crate::mutant::{self, Mutant};
 use crate::ops;
 
 /// What the rows say about the spread.
@@ -19,6 +20,8 @@ use crate::ops;
 struct Spread {
     /// Ours, on the way to us, or asked for.
     mine: usize,
+    /// Still ours, but on the way to others.
+    leaving: usize,
     /// Ready to be begun by us, with nobody to wait for.
     addressed: Vec<LeaseKey>,
     /// Asked for, but the holder does not answer.
@@ -31,11 +34,14 @@ struct Spread {
 
 impl Machine {
     pub(super) fn is_expired(&self, seen: &Seen, now: Instant) -> bool {
-        now >= seen.since + self.config.expiry
+        let expiry = self.config.expiry / if mutant::is_on(Mutant::ExpiryHalved) { 2 } else { 1 };
+        now >= seen.since + expiry
     }
 
     fn is_resting(row: &Lease, seen: &Seen, now: Instant) -> bool {
-        row.owner.is_none() && row.cool_down.is_some_and(|cool_down| now < seen.since + cool_down.rest)
+        !mutant::is_on(Mutant::RestIgnored)
+            && row.owner.is_none()
+            && row.cool_down.is_some_and(|cool_down| now < seen.since + cool_down.rest)
     }
 
     fn spread(&self, now: Instant) -> Spread {
@@ -47,6 +53,7 @@ impl Machine {
                 let leaving = self.held.get(key).is_some_and(|held| {
                     held.hand_over.is_some() || held.is_ghost() || held.closing.is_some()
                 });
+                spread.leaving += usize::from(leaving);
                 match &row.owner {
                     Some(owner) if leaving && *owner != self.me => {
                         spread.others.entry(owner.clone()).or_default().push(key.clone());
@@ -79,7 +86,10 @@ impl Machine {
                     spread.others.entry(holder.clone()).or_default();
                 }
             }
-            (Some(owner), None) if *owner == self.me && row.token.is_none() => {
+            (Some(owner), None)
+                if *owner == self.me
+                    && (row.token.is_none() || mutant::is_on(Mutant::SelfTakeOver)) =>
+            {
                 spread.mine += 1;
                 spread.addressed.push(key.clone());
             }
@@ -104,25 +114,27 @@ impl Machine {
         // A worker without a row in the table is one of its workers, too, if it is us.
         let workers = spread.others.keys().filter(|owner| **owner != self.me).count() + 1;
         let target = runnable.div_ceil(workers);
-        let room = self.config.max_leases.unwrap_or(usize::MAX);
+        let room = self.config.max_leases.map_or(usize::MAX, |most| most.saturating_sub(spread.leaving));
         let mut taken: Vec<LeaseKey> = spread.addressed.drain(..).chain(spread.overdue.drain(..)).collect();
         let mut mine = spread.mine;
         self.random.shuffle(&mut spread.free);
         for key in &spread.free {
             // Up to the target at once; beyond it only what nobody has taken since the last look.
-            if mine < room && (mine < target || orphans.contains(key)) {
+            let is_left = orphans.contains(key) && !mutant::is_on(Mutant::OrphansLeft);
+            if (mine < room || mutant::is_on(Mutant::LimitIgnored)) && (mine < target || is_left) {
                 mine += 1;
                 taken.push(key.clone());
             }
         }
         let mut writes = Vec::new();
         for key in taken {
+            let token = self.fresh_token();
             let Some(seen) = self.seen.get(&key) else { continue };
-            let token = TenureToken::from_random(self.random.u128(..));
             writes.push((ops::take(&seen.row, &self.me, token), Purpose::Take { token }));
         }
         if spread.free.is_empty()
-            && mine < room.min(target)
+            && !mutant::is_on(Mutant::NeverAsks)
+            && (mine < room.min(target) || mutant::is_on(Mutant::NoDeadBand))
             && let Some(key) = self.choose(&spread, mine)
             && let Some(seen) = self.seen.get(&key)
         {
@@ -132,18 +144,29 @@ impl Machine {
         self.issue(now, writes);
     }
 
+    fn fresh_token(&mut self) -> TenureToken {
+        if mutant::is_on(Mutant::TokenReused) {
+            return TenureToken::from_random(self.me.as_str().len() as u128);
+        }
+        TenureToken::from_random(self.random.u128(..))
+    }
+
     /// A lease of the most loaded worker, if that has at least two more than we.
     fn choose(&mut self, spread: &Spread, mine: usize) -> Option<LeaseKey> {
         let most =
             spread.others.iter().filter(|(owner, _)| **owner != self.me).map(|(_, leases)| leases.len());
-        let most = most.max().filter(|most| *most >= mine + 2)?;
+        let band = if mutant::is_on(Mutant::NoDeadBand) { 0 } else { 2 };
+        let most = most.max().filter(|most| *most >= mine + band)?;
         let fitting: Vec<&LeaseKey> = spread
             .others
             .iter()
             .filter(|(owner, leases)| **owner != self.me && leases.len() == most)
             .flat_map(|(_, leases)| leases)
-            // Not one that is already on its way from somewhere else.
-            .filter(|key| self.seen.get(*key).is_some_and(|seen| seen.row.checkpoint_owner.is_none()))
+            // Not one that is already on its way from somewhere else, or that its new owner has not begun with.
+            .filter(|key| {
+                let row = self.seen.get(*key).map(|seen| &seen.row);
+                row.is_some_and(|row| row.checkpoint_owner.is_none() && row.token.is_some())
+            })
             .collect();
         if fitting.is_empty() {
             return None;

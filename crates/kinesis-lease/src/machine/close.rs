@@ -9,6 +9,7 @@ use kinesis_core::lease::{CoolDown, LeaseKey, Outcome, StoreError, TenureToken};
 
 use super::held::{Closing, EndStage};
 use super::{Action, Machine, Phase, Purpose, ReplyId, retry_delay};
+use crate::mutant::{self, Mutant};
 use crate::{LeaseError, LeaseWarning, LossReason, discovery, ops};
 
 impl Machine {
@@ -46,14 +47,20 @@ impl Machine {
             self.seen.contains_key(&parent) || self.unreadable.contains(&parent)
         };
         let all_known = children.iter().flat_map(|child| &child.parents).all(has_row);
-        let discover = children.is_empty() || !all_known;
+        let discover = children.is_empty() || (!all_known && !mutant::is_on(Mutant::OtherParentForgotten));
         if discover {
             self.actions.push(Action::Discover);
         }
         let closing = Closing::End {
             ids: children.iter().map(|child| child.id.clone()).collect(),
             children: children.iter().map(|child| discovery::child(key, child)).collect(),
-            stage: if discover { EndStage::Discovering } else { EndStage::Children },
+            stage: if mutant::is_on(Mutant::EndBeforeChildren) {
+                EndStage::Ready
+            } else if discover {
+                EndStage::Discovering
+            } else {
+                EndStage::Children
+            },
             reply: Some(reply),
         };
         self.held.entry(key.clone()).and_modify(|held| held.closing = Some(closing));
@@ -119,7 +126,8 @@ impl Machine {
         }
         match result {
             Ok(missing) => {
-                let gone: Vec<LeaseKey> = missing.intersection(&self.missing).cloned().collect();
+                let twice = |key: &&LeaseKey| self.missing.contains(*key) || mutant::is_on(Mutant::GoneAtOnce);
+                let gone: Vec<LeaseKey> = missing.iter().filter(twice).cloned().collect();
                 self.missing = missing;
                 self.close_gone(now, gone);
                 self.look_soon();
@@ -161,6 +169,8 @@ impl Machine {
                 held.close_silently();
             }
         }
-        self.give_back(now);
+        if !mutant::is_on(Mutant::RequestsLeft) {
+            self.give_back(now);
+        }
     }
 }

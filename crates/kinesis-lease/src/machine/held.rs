@@ -7,6 +7,7 @@ use kinesis_core::lease::{CoolDown, Lease, LeaseKey, LeaseWrite, Outcome, StoreE
 use kinesis_core::{Checkpoint, ShardId};
 
 use super::{Action, Machine, Phase, ReplyId, retry_delay};
+use crate::mutant::{self, Mutant};
 use crate::{LeaseError, LossReason, ops};
 
 /// How a tenure is to end.
@@ -92,7 +93,8 @@ impl Held {
 
     pub(super) fn want(&mut self, checkpoint: Checkpoint, reply: ReplyId) {
         self.waiters.push((checkpoint.clone(), reply));
-        if self.wanted.as_ref().is_none_or(|wanted| *wanted < checkpoint) {
+        let is_later = self.wanted.as_ref().is_none_or(|wanted| *wanted < checkpoint);
+        if is_later || mutant::is_on(Mutant::WantedLost) {
             self.wanted = Some(checkpoint);
         }
     }
@@ -156,7 +158,9 @@ impl Held {
         if self.wanted.as_ref().is_some_and(|wanted| wanted <= stored) {
             self.wanted = None;
         }
-        let (done, waiting) = std::mem::take(&mut self.waiters).into_iter().partition(|(at, _)| at <= stored);
+        let is_stored = |at: &Checkpoint| at <= stored || mutant::is_on(Mutant::WatermarkEarly);
+        let (done, waiting) =
+            std::mem::take(&mut self.waiters).into_iter().partition(|(at, _)| is_stored(at));
         self.waiters = waiting;
         done.into_iter().map(|(_, reply): (Checkpoint, ReplyId)| reply).collect()
     }
@@ -186,7 +190,8 @@ impl Machine {
         match result {
             Ok(Outcome::Applied(row)) if closing => self.close(key, &row),
             Ok(Outcome::Applied(row)) => {
-                let done = held.confirmed(row, started);
+                let valid_from = if mutant::is_on(Mutant::BeliefFromReply) { now } else { started };
+                let done = held.confirmed(row, valid_from);
                 done.into_iter().for_each(|reply| self.reply(reply, Ok(())));
                 self.notice_hand_over(now, key);
             }
@@ -200,7 +205,7 @@ impl Machine {
     pub(super) fn refused(&mut self, now: Instant, key: &LeaseKey, current: Option<Lease>) {
         let Some(held) = self.held.get_mut(key) else { return };
         let Some(row) = current else { return self.lose(key, LossReason::Deleted) };
-        if row.token == Some(held.token) {
+        if row.token == Some(held.token) && !mutant::is_on(Mutant::OwnWriteForeign) {
             // Every taking changes the token: the tenure is still ours, and the row shows what we wrote. Nobody can
             // have seen that counter before our first try began.
             let valid_from = held.unsure.map_or(held.valid_from, |unsure| unsure.since);
@@ -300,6 +305,9 @@ impl Machine {
             None if wanted && !held.ghost && held.closing.is_none() => {
                 let deadline = now + self.config.hand_over_timeout;
                 held.hand_over = Some(deadline);
+                if mutant::is_on(Mutant::ReleaseBeforeDrain) {
+                    held.closing = Some(Closing::Release { cool_down: None, reply: None });
+                }
                 tracing::debug!(%key, to = held.row.owner.as_ref().map(tracing::field::display), "lease asked for");
                 let token = held.token;
                 self.actions.push(Action::HandOver { key: key.clone(), token, deadline });
@@ -311,6 +319,7 @@ impl Machine {
 
     /// The last moment at which we believe in the lease.
     pub(super) fn believed_until(&self, held: &Held) -> Instant {
-        held.valid_from + self.config.belief()
+        let factor = if mutant::is_on(Mutant::BeliefTooLong) { 1.5 } else { 1.0 };
+        held.valid_from + self.config.belief().mul_f64(factor)
     }
 }

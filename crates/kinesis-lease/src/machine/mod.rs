@@ -10,8 +10,6 @@ mod held;
 mod observe;
 mod plan;
 #[cfg(test)]
-mod sim;
-#[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,6 +21,7 @@ use kinesis_core::directory::{DirectoryError, ShardInfo};
 use kinesis_core::lease::{CoolDown, Lease, LeaseKey, LeaseWrite, Outcome, StoreError, TenureToken};
 use kinesis_core::{Checkpoint, WorkerId};
 
+use crate::mutant::{self, Mutant};
 use crate::{LeaseConfig, LeaseError, LeaseWarning, LossReason};
 use held::Held;
 use observe::Seen;
@@ -212,6 +211,12 @@ impl Machine {
         }
     }
 
+    /// The tenure whose writes of a row are ours.
+    #[cfg(any(test, feature = "sim"))]
+    pub(crate) fn tenure_of(&self, key: &LeaseKey) -> Option<TenureToken> {
+        self.held.get(key).map(|held| held.token)
+    }
+
     /// The leases that we hold, as this worker knows their rows.
     #[cfg(test)]
     pub(crate) fn held_rows(&self) -> impl Iterator<Item = &Lease> {
@@ -233,7 +238,11 @@ impl Machine {
         match request {
             Request::Checkpoint { key, token, checkpoint, reply } => {
                 match self.held.get_mut(&key).filter(|held| held.is_tenure(token)) {
-                    Some(held) if checkpoint > held.row.checkpoint => held.want(checkpoint, reply),
+                    Some(held)
+                        if checkpoint > held.row.checkpoint || mutant::is_on(Mutant::CheckpointBack) =>
+                    {
+                        held.want(checkpoint, reply);
+                    }
                     // An older place is finished already.
                     Some(_) => self.reply(reply, Ok(())),
                     None => self.reply(reply, Err(LeaseError::Lost)),
@@ -331,7 +340,7 @@ impl Machine {
         match result {
             Ok(Outcome::Applied(row)) => self.begin_tenure(now, row, token, started),
             Ok(_) => tracing::debug!(%key, "another worker was faster"),
-            Err(error) if error.is_retryable() => {
+            Err(error) if error.is_retryable() && !mutant::is_on(Mutant::DoubtForgotten) => {
                 let doubt = Doubt { token, started, read_at: Some(now), failures: 0 };
                 self.doubts.insert(key.clone(), doubt);
             }
@@ -385,6 +394,9 @@ fn retry_delay(
     failures: u32,
     asked: Option<Duration>,
 ) -> Duration {
+    if mutant::is_on(Mutant::RetryAtOnce) {
+        return Duration::ZERO;
+    }
     let longest = config.heartbeat_interval / RETRIES_PER_HEARTBEAT;
     let factor = 1_u32 << failures.saturating_sub(1).min(16);
     let ceiling = FIRST_RETRY.saturating_mul(factor).min(longest);

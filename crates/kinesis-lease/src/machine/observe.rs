@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use kinesis_core::WorkerId;
+use kinesis_core::{ShardId, WorkerId};
 use kinesis_core::lease::{Lease, LeaseKey, StoreError, TenureToken};
 
 use super::{Look, Machine, Phase, Purpose};
+use crate::mutant::{self, Mutant};
 use crate::{LeaseWarning, ops};
 
 /// A row and how long it has looked like that.
@@ -36,11 +37,17 @@ fn owners(row: &Lease) -> (Option<&WorkerId>, Option<&WorkerId>) {
 impl Seen {
     fn new(row: Lease, now: Instant, told_at: Option<Instant>) -> Self {
         let hand_over_since = row.checkpoint_owner.is_some().then_some(now);
-        Self { row, since: now, was_free: false, hand_over_since, told_at }
+        let since = if mutant::is_on(Mutant::FirstSightExpired) {
+            now.checked_sub(Duration::from_secs(60)).unwrap_or(now)
+        } else {
+            now
+        };
+        Self { row, since, was_free: false, hand_over_since, told_at }
     }
 
     fn update(&mut self, row: Lease, now: Instant, told_at: Option<Instant>) {
-        if pulse(&self.row) != pulse(&row) {
+        let moved = pulse(&self.row) != pulse(&row) && !mutant::is_on(Mutant::MovesIgnored);
+        if moved || mutant::is_on(Mutant::ExpiryRestarted) {
             self.since = now;
             self.was_free = false;
         }
@@ -103,6 +110,8 @@ impl Machine {
         match self.phase {
             Phase::Running => self.balance(now, look.started),
             Phase::NotTaking => {}
+            Phase::Stopping if mutant::is_on(Mutant::TakesWhileStopping) => self.balance(now, look.started),
+            Phase::Stopping if mutant::is_on(Mutant::RequestsLeft) => {}
             Phase::Stopping => self.give_back(now),
         }
     }
@@ -136,10 +145,17 @@ impl Machine {
 
     /// Whether a shard has a parent that is not finished. Rows decide: a parent without a row does not count.
     pub(super) fn is_blocked(&self, row: &Lease) -> bool {
-        row.parents.iter().any(|parent| {
+        let is_unfinished = |parent: &ShardId| {
             let key = row.key.sibling(parent.clone());
             self.unreadable.contains(&key) || self.seen.get(&key).is_some_and(|seen| !seen.row.is_finished())
-        })
+        };
+        if mutant::is_on(Mutant::ChildEarly) {
+            return false;
+        }
+        if mutant::is_on(Mutant::ChildAfterOneParent) {
+            return !row.parents.is_empty() && row.parents.iter().all(is_unfinished);
+        }
+        row.parents.iter().any(is_unfinished)
     }
 
     /// Takes back what we asked other workers for, and gives back what they handed over.

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use kinesis_core::lease::LeaseKey;
 
 use super::held::{Closing, EndStage};
-use super::{Action, Machine, Purpose, UNHURRIED_BATCHES};
+use super::{Action, Machine, Purpose, RETRIES_PER_HEARTBEAT, UNHURRIED_BATCHES};
+use crate::mutant::{self, Mutant};
 use crate::{LossReason, ops};
 
 impl Machine {
@@ -28,7 +29,7 @@ impl Machine {
         let doubts = self.doubts.values().filter_map(|doubt| doubt.read_at);
         let calm = self.batches.len() < UNHURRIED_BATCHES;
         let held = self.held.values().flat_map(|held| {
-            let due = held.valid_from + self.config.heartbeat_interval;
+            let due = held.valid_from + self.heartbeat();
             let write = (!held.in_flight()).then(|| match held.retry_at {
                 Some(retry) if held.can_close() || (calm && held.has_wanted()) => retry,
                 Some(retry) => retry.max(due),
@@ -48,6 +49,10 @@ impl Machine {
         self.look_again = self.looking;
     }
 
+    fn heartbeat(&self) -> Duration {
+        self.config.heartbeat_interval * if mutant::is_on(Mutant::RenewedLate) { 4 } else { 1 }
+    }
+
     fn end_what_is_over(&mut self, now: Instant) {
         let expired: Vec<LeaseKey> = self
             .held
@@ -62,6 +67,7 @@ impl Machine {
             .held
             .iter()
             .filter(|(_, held)| held.closing.is_none() && held.hand_over.is_some_and(|at| now >= at))
+            .filter(|_| !mutant::is_on(Mutant::HandOverEndless))
             .map(|(key, _)| key.clone())
             .collect();
         for key in overrun {
@@ -79,14 +85,21 @@ impl Machine {
 
     fn write_held(&mut self, now: Instant) {
         let calm = self.batches.len() < UNHURRIED_BATCHES;
-        let heartbeat = self.config.heartbeat_interval;
+        let heartbeat = self.heartbeat();
         let is_due = |held: &super::Held, slack| now + slack >= held.valid_from + heartbeat;
-        let may_write = |held: &super::Held| !held.in_flight() && held.retry_at.is_none_or(|at| at <= now);
+        let may_write = |held: &super::Held, slack| {
+            !held.in_flight() && held.retry_at.is_none_or(|at| at <= now + slack)
+        };
         // Once one lease is due, others that soon will be go with it: one call instead of many.
-        let any_due = self.held.values().any(|held| may_write(held) && is_due(held, Duration::ZERO));
+        let any_due =
+            self.held.values().any(|held| may_write(held, Duration::ZERO) && is_due(held, Duration::ZERO));
         let slack = if any_due { heartbeat / 4 } else { Duration::ZERO };
+        let is_retried = |held: &super::Held| held.retry_at.is_some() && may_write(held, Duration::ZERO);
+        let any_retried = self.held.values().any(is_retried);
+        let retry_slack =
+            if any_retried { heartbeat / (RETRIES_PER_HEARTBEAT * 2) } else { Duration::ZERO };
         let mut writes = Vec::new();
-        for held in self.held.values_mut().filter(|held| may_write(held)) {
+        for held in self.held.values_mut().filter(|held| may_write(held, retry_slack)) {
             if let Some(Closing::End { children, stage: stage @ EndStage::Children, .. }) = &mut held.closing
             {
                 *stage = EndStage::Creating(children.len());
@@ -113,15 +126,19 @@ impl Machine {
     }
 
     fn read_doubts(&mut self, now: Instant) {
+        let is_due = |doubt: &super::Doubt, slack| doubt.read_at.is_some_and(|at| at <= now + slack);
+        if !self.doubts.values().any(|doubt| is_due(doubt, Duration::ZERO)) {
+            return;
+        }
+        // Others that soon will be go with it: one call instead of many.
+        let slack = self.config.heartbeat_interval / RETRIES_PER_HEARTBEAT;
         let mut keys = Vec::new();
         for (key, doubt) in &mut self.doubts {
-            if doubt.read_at.is_some_and(|at| at <= now) {
+            if is_due(doubt, slack) {
                 doubt.read_at = None;
                 keys.push(key.clone());
             }
         }
-        if !keys.is_empty() {
-            self.actions.push(Action::Read(keys));
-        }
+        self.actions.push(Action::Read(keys));
     }
 }

@@ -8,7 +8,7 @@ use kinesis_core::directory::{DirectoryError, ShardInfo};
 use kinesis_core::lease::{Lease, StoreError, TenureToken};
 
 use super::bench::{Bench, Store, fresh, millis, number, owned, worker};
-use crate::machine::sim::key;
+use crate::sim::key;
 use crate::machine::{Action, Event, Look, Request};
 use crate::{LeaseError, LossReason, ops};
 

@@ -4,7 +4,7 @@ use kinesis_core::Checkpoint;
 use kinesis_core::lease::{Outcome, TenureToken};
 
 use super::bench::{Bench, Store, at, fresh, millis, owned, worker};
-use crate::machine::sim::key;
+use crate::sim::key;
 use crate::{LeaseConfig, LossReason, ops};
 
 /// S-026, S-039: an idle lease is renewed every 3 s, each time with one more on the counter.

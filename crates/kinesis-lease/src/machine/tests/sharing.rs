@@ -3,7 +3,7 @@
 use kinesis_core::lease::{CoolDown, TenureToken};
 
 use super::bench::{Bench, Store, at, fresh, millis, number, owned, worker};
-use crate::machine::sim::key;
+use crate::sim::key;
 use crate::{LeaseConfig, LossReason, ops};
 
 /// F-23: a lease is asked for, not robbed: the holder works on and may still checkpoint, and then gives it over.

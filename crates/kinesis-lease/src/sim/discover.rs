@@ -1,0 +1,138 @@
+//! Discovery as the driver of a machine does it: a listing, a scan, the missing leases generation by generation.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use kinesis_core::directory::{DirectoryError, ShardInfo};
+use kinesis_core::lease::{Lease, LeaseKey, StoreError};
+
+use super::fleet::{Call, Fleet, Happening};
+use super::key;
+use super::table::TaggedWrite;
+use crate::machine::Event;
+use crate::{discovery, ops};
+
+/// A discovery under way.
+#[derive(Debug, Default)]
+pub(super) struct Discovery {
+    shards: Vec<ShardInfo>,
+    generations: VecDeque<Vec<Lease>>,
+    gone: BTreeSet<LeaseKey>,
+    failures: u32,
+}
+
+/// Tries of a call of a discovery.
+const TRIES: u32 = 5;
+
+impl Fleet {
+    pub(super) fn begin_discovery(&mut self, worker: usize) {
+        let delay = self.millis(5..80);
+        let Some(found) = self.workers.get_mut(&worker) else { return };
+        if found.discovery.is_some() {
+            found.discover_again = true;
+            return;
+        }
+        found.discovery = Some(Discovery::default());
+        self.later(delay, worker, Happening::Listed);
+    }
+
+    pub(super) fn listed(&mut self, worker: usize) {
+        // Now and then a listing misses a shard that has a lease, but never twice in a row.
+        let missed = self.workers.get(&worker).is_some_and(|found| found.missed);
+        let glitch = !self.watch.gentle && !missed && self.watch.storm && self.chance(10);
+        let shards: Vec<u32> =
+            self.stream.shards.keys().copied().filter(|shard| self.has_row(*shard)).collect();
+        let unlisted: BTreeSet<u32> =
+            if glitch { self.random.choice(&shards).copied().into_iter().collect() } else { BTreeSet::new() };
+        self.coverage.glitches += u64::from(glitch);
+        let shards = self.stream.listing(&unlisted);
+        let Some(found) = self.workers.get_mut(&worker) else { return };
+        found.missed = glitch;
+        if let Some(discovery) = &mut found.discovery {
+            discovery.shards = shards;
+        }
+        self.send(worker, Call::Scan);
+    }
+
+    pub(super) fn scanned(&mut self, worker: usize, rows: Result<Vec<Lease>, Arc<StoreError>>) {
+        let rows = match rows {
+            Ok(rows) => rows,
+            Err(error) => return self.discovery_failed(worker, &error, Call::Scan),
+        };
+        let rows: BTreeMap<LeaseKey, Lease> = rows.into_iter().map(|row| (row.key.clone(), row)).collect();
+        let start = self.settings.start.clone();
+        let Some(discovery) = self.workers.get_mut(&worker).and_then(|found| found.discovery.as_mut()) else {
+            return;
+        };
+        discovery.generations = discovery::plan(&key(0), &discovery.shards, &rows, &start).into();
+        discovery.gone = discovery::gone(&discovery.shards, &rows).cloned().collect();
+        self.next_generation(worker);
+    }
+
+    fn next_generation(&mut self, worker: usize) {
+        let Some(found) = self.workers.get_mut(&worker) else { return };
+        let Some(discovery) = &mut found.discovery else { return };
+        if let Some(generation) = discovery.generations.front() {
+            let tag = |lease: &Lease| TaggedWrite { write: ops::create(lease.clone()), tenure: None };
+            let writes = generation.iter().map(tag).collect();
+            return self.send(worker, Call::Create(writes));
+        }
+        let gone = std::mem::take(&mut discovery.gone);
+        found.discovery = None;
+        let first = !std::mem::replace(&mut found.started, true);
+        if first {
+            self.note(|| format!("w{worker} has started"));
+            self.plan(worker);
+        } else {
+            self.step(worker, Event::Discovered(Ok(gone)));
+        }
+        self.discover_later(worker);
+    }
+
+    pub(super) fn created(&mut self, worker: usize, result: Result<(), Arc<StoreError>>) {
+        let Some(discovery) = self.workers.get_mut(&worker).and_then(|found| found.discovery.as_mut()) else {
+            return;
+        };
+        match result {
+            Ok(()) => {
+                discovery.generations.pop_front();
+                discovery.failures = 0;
+                self.next_generation(worker);
+            }
+            Err(error) => {
+                let writes = discovery.generations.front().into_iter().flatten();
+                let tag = |lease: &Lease| TaggedWrite { write: ops::create(lease.clone()), tenure: None };
+                let call = Call::Create(writes.map(tag).collect());
+                self.discovery_failed(worker, &error, call);
+            }
+        }
+    }
+
+    fn discovery_failed(&mut self, worker: usize, error: &Arc<StoreError>, again: Call) {
+        let Some(found) = self.workers.get_mut(&worker) else { return };
+        let Some(discovery) = &mut found.discovery else { return };
+        discovery.failures += 1;
+        // Before the start there is nothing else to do than to try.
+        if discovery.failures < TRIES || !found.started {
+            let delay = self.millis(200..1_000);
+            return self.later(delay, worker, Happening::Send(again));
+        }
+        found.discovery = None;
+        let stream = key(0).stream().clone();
+        let error = DirectoryError::unavailable(stream, "CreateLease", error.to_string());
+        self.step(worker, Event::Discovered(Err(Arc::new(error))));
+        self.discover_later(worker);
+    }
+
+    fn discover_later(&mut self, worker: usize) {
+        let Some(found) = self.workers.get_mut(&worker) else { return };
+        if std::mem::take(&mut found.discover_again) {
+            return self.begin_discovery(worker);
+        }
+        if !found.scheduled {
+            found.scheduled = true;
+            let delay = found.config.discovery_interval.div_f64(found.rate);
+            self.later(delay, worker, Happening::Discover);
+        }
+    }
+}

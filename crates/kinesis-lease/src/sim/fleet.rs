@@ -1,0 +1,508 @@
+//! A fleet: workers, what is under way, and the loop that lets time pass.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use kinesis_core::WorkerId;
+use kinesis_core::lease::{Lease, LeaseKey, Outcome, StoreError, TenureToken};
+
+use super::consumer::{Deed, Pending};
+use super::discover::Discovery;
+use super::faults::{Fate, Faults};
+use super::stream::Stream;
+use super::table::{Table, TaggedWrite, Taking, is_end};
+use super::watch::Watch;
+use super::{Coverage, number};
+use crate::LeaseConfig;
+use crate::discovery::Start;
+use crate::machine::{Action, BatchId, Event, Look, Machine, ReplyId, Request};
+
+/// What a fleet is like.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) config: LeaseConfig,
+    pub(crate) faults: Faults,
+    /// The slowest and the fastest rate of a clock.
+    pub(crate) rates: (f64, f64),
+    pub(crate) start: Start,
+}
+
+impl Settings {
+    #[cfg(test)]
+    pub(crate) fn with(faults: Faults) -> Self {
+        Self { config: LeaseConfig::default(), faults, rates: (0.98, 1.02), start: Start::TrimHorizon }
+    }
+}
+
+/// Something that is to happen, in the fleet's own time.
+pub(super) enum Happening {
+    /// A call reaches the store; its reply takes so long, if it comes.
+    Store(Call, Option<Duration>),
+    Deliver(Answer),
+    Consumer(LeaseKey, TenureToken, Deed),
+    /// A call is tried again.
+    Send(Call),
+    /// A listing of the shards arrives.
+    Listed,
+    /// The time of a periodic listing.
+    Discover,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum Call {
+    Apply(BatchId, Vec<TaggedWrite>),
+    Look(Instant),
+    Read(Vec<LeaseKey>),
+    /// The scan and the creations of a discovery.
+    Scan,
+    Create(Vec<TaggedWrite>),
+}
+
+pub(super) enum Answer {
+    Event(Event),
+    Scanned(Result<Vec<Lease>, Arc<StoreError>>),
+    Created(Result<(), Arc<StoreError>>),
+}
+
+pub(super) struct Worker {
+    pub(super) machine: Machine,
+    pub(super) config: LeaseConfig,
+    /// How fast its clock runs.
+    pub(super) rate: f64,
+    /// Until when it is stopped, as by a signal.
+    pub(super) paused_until: Duration,
+    /// Until when it does not reach the store.
+    pub(super) cut_until: Duration,
+    /// Whether the first discovery is done.
+    pub(super) started: bool,
+    pub(super) stopping_since: Option<Duration>,
+    pub(super) believes: BTreeMap<LeaseKey, TenureToken>,
+    pub(super) pending: BTreeMap<ReplyId, Pending>,
+    pub(super) next_reply: ReplyId,
+    pub(super) discovery: Option<Discovery>,
+    pub(super) discover_again: bool,
+    /// Whether the next periodic listing is on the agenda.
+    pub(super) scheduled: bool,
+    /// Whether its last listing missed a shard.
+    pub(super) missed: bool,
+    /// Calls in the present second.
+    pub(super) calls: u32,
+    /// The machine's own deadline, in the fleet's time.
+    deadline: Option<Duration>,
+}
+
+pub(crate) struct Fleet {
+    pub(super) random: fastrand::Rng,
+    epoch: Instant,
+    pub(crate) now: Duration,
+    pub(crate) settings: Settings,
+    pub(super) stream: Stream,
+    pub(super) table: Table,
+    pub(super) workers: BTreeMap<usize, Worker>,
+    next_worker: usize,
+    agenda: BTreeMap<(Duration, u64), (usize, Happening)>,
+    next_entry: u64,
+    pub(super) watch: Watch,
+    pub(crate) coverage: Coverage,
+    /// Beginnings and ends of tenures since the last reset.
+    pub(crate) moves: usize,
+    pub(super) trace: Option<Vec<String>>,
+}
+
+impl Fleet {
+    pub(crate) fn new(seed: u64, shards: u32, settings: Settings) -> Self {
+        let mut stream = Stream::default();
+        for _ in 0..shards {
+            stream.add(Vec::new(), Duration::ZERO);
+        }
+        let table = Table::new(&settings.config, settings.rates.1);
+        Self {
+            random: fastrand::Rng::with_seed(seed),
+            epoch: Instant::now(),
+            now: Duration::ZERO,
+            settings,
+            stream,
+            table,
+            workers: BTreeMap::new(),
+            next_worker: 0,
+            agenda: BTreeMap::new(),
+            next_entry: 0,
+            watch: Watch::default(),
+            coverage: Coverage::default(),
+            moves: 0,
+            trace: None,
+        }
+    }
+
+    pub(super) fn note(&mut self, line: impl FnOnce() -> String) {
+        let now = self.now;
+        if let Some(trace) = &mut self.trace {
+            trace.push(format!("{:>11.6} {}", now.as_secs_f64(), line()));
+        }
+    }
+
+    /// Something happened that never must.
+    pub(super) fn violated(&mut self, what: String) {
+        self.note(|| format!("VIOLATION: {what}"));
+        self.watch.violation.get_or_insert(what);
+    }
+
+    pub(crate) fn add_worker(&mut self) -> usize {
+        self.add_limited_worker(None)
+    }
+
+    pub(crate) fn add_limited_worker(&mut self, limit: Option<usize>) -> usize {
+        let number = self.next_worker;
+        self.next_worker += 1;
+        let name = WorkerId::new(format!("w{number}")).expect("a valid name");
+        let config = LeaseConfig { max_leases: limit, ..self.settings.config.clone() };
+        let (slowest, fastest) = self.settings.rates;
+        let worker = Worker {
+            machine: Machine::new(name, config.clone(), self.random.fork()),
+            config,
+            rate: slowest + self.random.f64() * (fastest - slowest),
+            paused_until: Duration::ZERO,
+            cut_until: Duration::ZERO,
+            started: false,
+            stopping_since: None,
+            believes: BTreeMap::new(),
+            pending: BTreeMap::new(),
+            next_reply: 0,
+            discovery: None,
+            discover_again: false,
+            scheduled: false,
+            missed: false,
+            calls: 0,
+            deadline: None,
+        };
+        self.note(|| format!("w{number} joins, limit {limit:?}, rate {:.4}", worker.rate));
+        self.workers.insert(number, worker);
+        self.coverage.joins += 1;
+        self.begin_discovery(number);
+        number
+    }
+
+    pub(crate) fn workers(&self) -> Vec<usize> {
+        self.workers.keys().copied().collect()
+    }
+
+    pub(crate) fn crash(&mut self, worker: usize) {
+        self.note(|| format!("w{worker} crashes"));
+        self.coverage.crashes += 1;
+        self.workers.remove(&worker);
+        self.disturbed();
+    }
+
+    pub(crate) fn pause(&mut self, worker: usize, length: Duration) {
+        self.note(|| format!("w{worker} is stopped for {} ms", length.as_millis()));
+        let until = self.now + length;
+        self.coverage.long_pauses += u64::from(length > self.settings.config.expiry);
+        self.workers.entry(worker).and_modify(|worker| worker.paused_until = until);
+        self.watch.until(until);
+    }
+
+    pub(super) fn cut(&mut self, worker: usize, length: Duration) {
+        self.note(|| format!("w{worker} is cut off for {} ms", length.as_millis()));
+        let until = self.now + length;
+        self.coverage.cuts += 1;
+        self.workers.entry(worker).and_modify(|worker| worker.cut_until = until);
+        self.watch.until(until);
+    }
+
+    pub(crate) fn stop(&mut self, worker: usize) {
+        self.note(|| format!("w{worker} is to stop"));
+        self.coverage.stops += 1;
+        let now = self.now;
+        let Some(found) = self.workers.get_mut(&worker) else { return };
+        if !found.started {
+            self.workers.remove(&worker);
+            return;
+        }
+        found.stopping_since = Some(now);
+        self.step(worker, Event::Request(Request::Stop));
+    }
+
+    /// Lets the fleet live for a while, and looks at it every second.
+    pub(crate) fn run(&mut self, length: Duration) {
+        let end = self.now + length;
+        while self.now < end && self.watch.violation.is_none() {
+            let second = Duration::from_secs(self.now.as_secs() + 1);
+            self.run_until(second.min(end));
+            if self.now == second {
+                self.survey();
+            }
+        }
+    }
+
+    fn run_until(&mut self, end: Duration) {
+        while self.watch.violation.is_none() {
+            let Some((time, worker)) = self.next().filter(|(time, _)| *time <= end) else { break };
+            self.now = time.max(self.now);
+            match self.agenda.first_key_value() {
+                Some(((at, _), (of, _))) if *at <= self.now && *of == worker => {
+                    if let Some((_, (of, happening))) = self.agenda.pop_first() {
+                        self.happen(of, happening);
+                    }
+                }
+                _ => self.plan(worker),
+            }
+        }
+        self.now = end;
+    }
+
+    /// What comes next: an entry of the agenda, or a deadline of a machine.
+    fn next(&mut self) -> Option<(Duration, usize)> {
+        // Replies to a crashed worker are of no use; a paused one gets its own when it goes on.
+        while let Some(((at, entry), (worker, happening))) = self.agenda.first_key_value() {
+            let (at, entry, worker) = (*at, *entry, *worker);
+            if matches!(happening, Happening::Store(..)) {
+                break;
+            }
+            match self.workers.get(&worker) {
+                None => drop(self.agenda.remove(&(at, entry))),
+                Some(found) if found.paused_until > at => {
+                    let later = found.paused_until;
+                    if let Some(moved) = self.agenda.remove(&(at, entry)) {
+                        self.agenda.insert((later, entry), moved);
+                    }
+                }
+                Some(_) => break,
+            }
+        }
+        let agenda = self.agenda.first_key_value().map(|((at, _), (worker, _))| (*at, *worker));
+        let deadlines = self
+            .workers
+            .iter()
+            .filter_map(|(number, worker)| Some((worker.deadline?.max(worker.paused_until), *number)));
+        deadlines.min().into_iter().chain(agenda).min_by_key(|(at, _)| *at)
+    }
+
+    pub(super) fn later(&mut self, delay: Duration, worker: usize, happening: Happening) {
+        self.next_entry += 1;
+        self.agenda.insert((self.now + delay, self.next_entry), (worker, happening));
+    }
+
+    pub(super) fn millis(&mut self, range: std::ops::Range<u64>) -> Duration {
+        Duration::from_millis(self.random.u64(range))
+    }
+
+    pub(super) fn chance(&mut self, percent: u32) -> bool {
+        self.random.u32(0..100) < percent
+    }
+
+    fn clock(&self, worker: &Worker) -> Instant {
+        self.epoch + self.now.mul_f64(worker.rate)
+    }
+
+    pub(super) fn step(&mut self, number: usize, event: Event) {
+        let Some(worker) = self.workers.get(&number) else { return };
+        let clock = self.clock(worker);
+        if let Some(worker) = self.workers.get_mut(&number) {
+            worker.machine.handle(clock, event);
+        }
+        self.plan(number);
+    }
+
+    pub(super) fn plan(&mut self, number: usize) {
+        let Some(worker) = self.workers.get(&number).filter(|worker| worker.started) else { return };
+        let clock = self.clock(worker);
+        let epoch = self.epoch;
+        let Some(worker) = self.workers.get_mut(&number) else { return };
+        let actions = worker.machine.plan(clock);
+        worker.deadline = worker.machine.next_deadline().map(|deadline| {
+            let passed = deadline.saturating_duration_since(epoch).div_f64(worker.rate);
+            // Division rounds; a moment later is late enough for every deadline.
+            passed + Duration::from_micros(1)
+        });
+        for action in actions {
+            self.act(number, action);
+        }
+    }
+
+    fn act(&mut self, number: usize, action: Action) {
+        match action {
+            Action::Apply { batch, writes } => {
+                let Some(worker) = self.workers.get(&number) else { return };
+                let tag = |write: kinesis_core::lease::LeaseWrite| {
+                    let tenure = worker.machine.tenure_of(&write.key);
+                    TaggedWrite { write, tenure }
+                };
+                let writes = writes.into_iter().map(tag).collect();
+                self.send(number, Call::Apply(batch, writes));
+            }
+            Action::Look => {
+                let Some(started) = self.workers.get(&number).map(|worker| self.clock(worker)) else { return };
+                self.send(number, Call::Look(started));
+            }
+            Action::Read(keys) => self.send(number, Call::Read(keys)),
+            Action::Discover => self.begin_discovery(number),
+            Action::Acquired { lease, token } => self.acquired(number, &lease, token),
+            Action::HandOver { key, token, .. } => self.asked(number, key, token),
+            Action::Lost { key, token, reason } => self.lost(number, &key, token, reason),
+            Action::Ended { key, .. } => self.ended(number, &key),
+            Action::Reply { id, result } => self.replied(number, id, result),
+            Action::Warn(warning) => self.note(|| format!("w{number} warns: {warning}")),
+        }
+    }
+
+    fn fate(&mut self, number: usize) -> Fate {
+        let faults = self.settings.faults;
+        let longest = u64::try_from(faults.latency.as_millis()).unwrap_or(u64::MAX).max(2);
+        let (reach, reply) = (self.millis(1..longest), self.millis(1..longest));
+        let cut = self.workers.get(&number).is_some_and(|worker| worker.cut_until > self.now);
+        let roll = self.random.u32(0..100);
+        let Faults { lost_calls, lost_replies, late, throttled, .. } = faults;
+        let works = Fate { reach: Some(reach), reply: Some(reply), throttled: false };
+        if cut || roll < lost_calls {
+            self.coverage.lost_calls += 1;
+            Fate { reach: None, reply: None, throttled: false }
+        } else if roll < lost_calls + lost_replies {
+            self.coverage.lost_replies += 1;
+            Fate { reply: None, ..works }
+        } else if roll < lost_calls + lost_replies + late {
+            self.coverage.late_replies += 1;
+            Fate { reach: Some(reach + self.millis(500..9_000)), ..works }
+        } else if roll < lost_calls + lost_replies + late + throttled {
+            self.coverage.throttled += 1;
+            Fate { throttled: true, ..works }
+        } else {
+            works
+        }
+    }
+
+    pub(super) fn send(&mut self, number: usize, call: Call) {
+        let fate = self.fate(number);
+        let Some(worker) = self.workers.get_mut(&number) else { return };
+        worker.calls += 1;
+        let timeout = worker.config.call_timeout().div_f64(worker.rate);
+        if fate != (Fate { throttled: false, ..fate }) || fate.reply.is_none() {
+            self.watch.faults.push(self.now);
+        }
+        if fate.throttled {
+            let after = fate.reach.unwrap_or_default() + fate.reply.unwrap_or_default();
+            let error = Arc::new(StoreError::throttled(None, "slow down"));
+            self.later(after, number, Happening::Deliver(failed(&call, &error)));
+            return;
+        }
+        let answered = fate.reach.zip(fate.reply).map(|(reach, reply)| reach + reply);
+        let in_time = answered.is_some_and(|after| after < timeout);
+        if !in_time {
+            self.watch.faults.push(self.now);
+            let error = Arc::new(StoreError::unavailable("lost"));
+            self.later(timeout, number, Happening::Deliver(failed(&call, &error)));
+        }
+        if let Some(reach) = fate.reach {
+            self.later(reach, number, Happening::Store(call, fate.reply.filter(|_| in_time)));
+        }
+    }
+
+    fn happen(&mut self, number: usize, happening: Happening) {
+        match happening {
+            Happening::Store(call, reply) => {
+                let answer = self.store(number, call);
+                if let Some(delay) = reply {
+                    self.later(delay, number, Happening::Deliver(answer));
+                }
+            }
+            Happening::Deliver(Answer::Event(event)) => self.step(number, event),
+            Happening::Deliver(Answer::Scanned(rows)) => self.scanned(number, rows),
+            Happening::Deliver(Answer::Created(result)) => self.created(number, result),
+            Happening::Consumer(key, token, deed) => self.consume(number, key, token, deed),
+            Happening::Listed => self.listed(number),
+            Happening::Send(call) => self.send(number, call),
+            Happening::Discover => {
+                self.workers.entry(number).and_modify(|worker| worker.scheduled = false);
+                self.begin_discovery(number);
+            }
+        }
+    }
+
+    /// The store's side of a call.
+    fn store(&mut self, number: usize, call: Call) -> Answer {
+        match call {
+            Call::Apply(batch, writes) => {
+                let results = writes.iter().map(|write| Ok(self.apply(number, write))).collect();
+                Answer::Event(Event::Applied { batch, results })
+            }
+            Call::Look(started) => {
+                let rows = self.table.rows.values().cloned().collect();
+                Answer::Event(Event::Looked(Ok(Look { started, rows, unreadable: Vec::new() })))
+            }
+            Call::Read(keys) => {
+                let rows = keys.iter().map(|key| self.table.rows.get(key).cloned()).collect();
+                Answer::Event(Event::Read { keys, rows: Ok(rows) })
+            }
+            Call::Scan => Answer::Scanned(Ok(self.table.rows.values().cloned().collect())),
+            Call::Create(writes) => {
+                for write in &writes {
+                    self.apply(number, write);
+                }
+                Answer::Created(Ok(()))
+            }
+        }
+    }
+
+    fn apply(&mut self, worker: usize, tagged: &TaggedWrite) -> Outcome {
+        let applied = match self.table.apply(tagged, self.now) {
+            Ok(applied) => applied,
+            Err(violation) => {
+                self.violated(format!("{violation} (written by w{worker})"));
+                return Outcome::Refused { current: None };
+            }
+        };
+        let shard = number(&tagged.write.key);
+        match &applied.outcome {
+            Outcome::Applied(row) => {
+                self.note(|| {
+                    let (owner, holder) = (row.owner.as_ref(), row.checkpoint_owner.as_ref());
+                    let name = |worker: Option<&WorkerId>| worker.map_or("-", WorkerId::as_str).to_owned();
+                    let (owner, holder) = (name(owner), name(holder));
+                    let (counter, epoch, at) = (row.counter, row.epoch, &row.checkpoint);
+                    format!("w{worker} wrote {shard}: {owner}/{holder} counter {counter} epoch {epoch} at {at}")
+                });
+                if row.is_finished() && is_end(&tagged.write) {
+                    self.stored_end(shard);
+                }
+            }
+            _ => {
+                self.coverage.refusals += 1;
+                self.note(|| format!("w{worker} was refused on {shard}"));
+            }
+        }
+        match applied.taking {
+            Some(Taking::Expired) => self.coverage.steals += 1,
+            Some(Taking::Overdue) => self.coverage.overdue_steals += 1,
+            Some(Taking::Free) | None => {}
+        }
+        applied.outcome
+    }
+
+    /// What each worker believes to hold.
+    #[cfg(test)]
+    pub(crate) fn spread(&self) -> Vec<usize> {
+        self.workers.values().map(|worker| worker.believes.len()).collect()
+    }
+
+    /// Shards that can be worked on and that nobody works on.
+    #[cfg(test)]
+    pub(crate) fn unowned(&self) -> std::collections::BTreeSet<u32> {
+        let is_owned = |number: &u32| self.is_owned(*number);
+        self.runnable().into_iter().filter(|number| !is_owned(number)).collect()
+    }
+}
+
+/// The answer to a call whose outcome its caller does not learn.
+fn failed(call: &Call, error: &Arc<StoreError>) -> Answer {
+    let error = || Arc::clone(error);
+    match call {
+        Call::Apply(batch, writes) => {
+            let results = writes.iter().map(|_| Err(error())).collect();
+            Answer::Event(Event::Applied { batch: *batch, results })
+        }
+        Call::Look(_) => Answer::Event(Event::Looked(Err(error()))),
+        Call::Read(keys) => Answer::Event(Event::Read { keys: keys.clone(), rows: Err(error()) }),
+        Call::Scan => Answer::Scanned(Err(error())),
+        Call::Create(_) => Answer::Created(Err(error())),
+    }
+}

@@ -1,0 +1,147 @@
+//! The table of the leases, and what must be true of every write that it accepts.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use kinesis_core::Checkpoint;
+use kinesis_core::lease::{Change, FieldWrite, Lease, LeaseKey, LeaseWrite, Outcome, TenureToken};
+
+use crate::LeaseConfig;
+use crate::memory::apply_to_rows;
+
+/// A write and the tenure that its worker held on that row when it was issued.
+#[derive(Debug, Clone)]
+pub(super) struct TaggedWrite {
+    pub(super) write: LeaseWrite,
+    pub(super) tenure: Option<TenureToken>,
+}
+
+/// What is known of one row besides the row.
+#[derive(Debug, Clone, Default)]
+struct Past {
+    /// The furthest checkpoint that was ever stored, also if the row was removed since.
+    furthest: Option<Checkpoint>,
+    /// When the row last showed a sign of life.
+    moved_at: Duration,
+    /// Since when the present hand-over is asked for.
+    asked_at: Option<Duration>,
+}
+
+/// How a lease was taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Taking {
+    /// Nobody held it.
+    Free,
+    /// Its holder had expired.
+    Expired,
+    /// Its holder did not answer a hand-over.
+    Overdue,
+}
+
+/// Rows, shared by all workers.
+#[derive(Debug)]
+pub(super) struct Table {
+    pub(super) rows: BTreeMap<LeaseKey, Lease>,
+    past: BTreeMap<LeaseKey, Past>,
+    /// How long a live holder must have stood still before its lease may be taken.
+    shortest_expiry: Duration,
+    /// How long a holder that lives must have been asked before it may be robbed.
+    shortest_patience: Duration,
+    /// The fastest rate of a clock.
+    fastest: f64,
+}
+
+/// What an accepted write did.
+#[derive(Debug)]
+pub(super) struct Applied {
+    pub(super) outcome: Outcome,
+    pub(super) taking: Option<Taking>,
+}
+
+impl Table {
+    /// An empty table of workers with these settings, whose fastest clock has the given rate.
+    pub(super) fn new(config: &LeaseConfig, fastest: f64) -> Self {
+        Self {
+            rows: BTreeMap::new(),
+            past: BTreeMap::new(),
+            shortest_expiry: config.expiry.div_f64(fastest),
+            shortest_patience: (config.hand_over_timeout + config.expiry).div_f64(fastest),
+            fastest,
+        }
+    }
+
+    /// Applies a write as a store does.
+    ///
+    /// # Errors
+    /// What must never happen.
+    pub(super) fn apply(&mut self, tagged: &TaggedWrite, now: Duration) -> Result<Applied, String> {
+        let write = &tagged.write;
+        let before = self.rows.get(&write.key).cloned();
+        let outcome = apply_to_rows(&mut self.rows, write);
+        let mut applied = Applied { outcome, taking: None };
+        let Outcome::Applied(after) = &applied.outcome else { return Ok(applied) };
+        let shard = write.key.shard();
+        let past = self.past.entry(write.key.clone()).or_default();
+        if let (Some(tenure), Some(before)) = (tagged.tenure, &before)
+            && before.token != Some(tenure)
+        {
+            return Err(format!("a write of a former tenure of {shard} was accepted"));
+        }
+        if past.furthest.as_ref().is_some_and(|furthest| *furthest > after.checkpoint) {
+            return Err(format!("the checkpoint of {shard} went back to {}", after.checkpoint));
+        }
+        past.furthest = Some(after.checkpoint.clone());
+        if let Some(before) = &before {
+            if before.counter > after.counter || before.epoch > after.epoch {
+                return Err(format!("the counter or the epoch of {shard} went back"));
+            }
+            let begins = after.token.is_some() && after.token != before.token;
+            if begins && (before.counter == after.counter || before.epoch == after.epoch) {
+                return Err(format!("{shard} was taken without a trace in its counter and epoch"));
+            }
+            let rest = before.cool_down.filter(|_| before.owner.is_none()).map(|cool_down| cool_down.rest);
+            if begins && rest.is_some_and(|rest| now - past.moved_at < rest.div_f64(self.fastest)) {
+                return Err(format!("{shard} was taken although it rests"));
+            }
+            if begins {
+                let taking = past.taking(before);
+                let (still, asked) = (now - past.moved_at, past.asked_at.map(|at| now - at));
+                let long = asked.is_some_and(|asked| asked >= self.shortest_patience);
+                match taking {
+                    Taking::Expired if still < self.shortest_expiry && long => {
+                        applied.taking = Some(Taking::Overdue);
+                    }
+                    Taking::Expired if still < self.shortest_expiry => {
+                        let still = still.as_secs_f64();
+                        return Err(format!("{shard} was taken from a holder that moved {still:.3} s ago"));
+                    }
+                    taking => applied.taking = Some(taking),
+                }
+            }
+            if (before.counter, before.token) != (after.counter, after.token) {
+                past.moved_at = now;
+            }
+        } else {
+            past.moved_at = now;
+        }
+        match (&after.checkpoint_owner, past.asked_at) {
+            (None, _) => past.asked_at = None,
+            (Some(_), None) => past.asked_at = Some(now),
+            (Some(_), Some(_)) => {}
+        }
+        Ok(applied)
+    }
+}
+
+impl Past {
+    fn taking(&self, before: &Lease) -> Taking {
+        if before.token.is_some() { Taking::Expired } else { Taking::Free }
+    }
+}
+
+/// Whether the write stores the end of a shard.
+pub(super) fn is_end(write: &LeaseWrite) -> bool {
+    let ends =
+        |field: &FieldWrite| matches!(field, FieldWrite::Checkpoint(checkpoint) if checkpoint.is_shard_end());
+    matches!(&write.change, Change::Update(fields) if fields.iter().any(ends))
+}

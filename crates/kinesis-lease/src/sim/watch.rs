@@ -1,0 +1,229 @@
+//! What must be true of a whole fleet at any time, looked at every second.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use kinesis_core::lease::{Lease, TenureToken};
+
+use super::fleet::Fleet;
+use super::key;
+
+/// What the checks remember.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    /// The first thing that went wrong.
+    pub(super) violation: Option<String>,
+    /// Nothing but crashes, stops and reshards happens in this run.
+    pub(super) gentle: bool,
+    /// Faults may begin.
+    pub(super) storm: bool,
+    /// When each call went wrong, in order.
+    pub(super) faults: Vec<Duration>,
+    /// Who said that a shard is finished.
+    pub(super) ended_by: BTreeMap<u32, usize>,
+    /// Children of parents that ended on different workers.
+    pub(super) across: BTreeSet<u32>,
+    /// The last crash, pause or cut, or its end.
+    disturbed_at: Duration,
+    unowned_since: BTreeMap<u32, Duration>,
+    epochs: BTreeMap<u32, u64>,
+    tokens: BTreeSet<TenureToken>,
+}
+
+impl Watch {
+    /// The fleet is disturbed until then.
+    pub(super) fn until(&mut self, until: Duration) {
+        self.disturbed_at = self.disturbed_at.max(until);
+    }
+
+    /// Nothing is wrong from now on.
+    pub(super) fn calm(&mut self, now: Duration) {
+        self.disturbed_at = now;
+    }
+
+    pub(super) fn problem_of_tenure(&self, shard: u32, epoch: u64, token: TenureToken) -> Option<String> {
+        if self.tokens.contains(&token) {
+            return Some("its token was used before".into());
+        }
+        let last = self.epochs.get(&shard).copied().unwrap_or(0);
+        (epoch <= last).then(|| format!("epoch {epoch} comes after {last}"))
+    }
+
+    pub(super) fn begun(&mut self, shard: u32, epoch: u64, token: TenureToken) {
+        self.tokens.insert(token);
+        self.epochs.insert(shard, epoch);
+    }
+
+    fn faults_since(&self, since: Duration) -> u32 {
+        let count = self.faults.len() - self.faults.partition_point(|at| *at < since);
+        u32::try_from(count).unwrap_or(u32::MAX)
+    }
+}
+
+impl Fleet {
+    pub(super) fn disturbed(&mut self) {
+        self.watch.until(self.now);
+    }
+
+    pub(super) fn has_row(&self, shard: u32) -> bool {
+        self.table.rows.contains_key(&key(shard))
+    }
+
+    fn is_blocked(&self, row: &Lease) -> bool {
+        let is_done = |parent| self.table.rows.get(&row.key.sibling(parent)).is_none_or(Lease::is_finished);
+        !row.parents.iter().cloned().all(is_done)
+    }
+
+    /// The shards that can be worked on: they have an unfinished row, which waits for nothing.
+    pub(crate) fn runnable(&self) -> BTreeSet<u32> {
+        let is_open = |row: &&Lease| !row.is_finished() && !self.is_blocked(row);
+        self.table.rows.values().filter(is_open).map(|row| super::number(&row.key)).collect()
+    }
+
+    pub(super) fn is_owned(&self, shard: u32) -> bool {
+        let key = key(shard);
+        self.workers.values().any(|worker| {
+            worker.paused_until <= self.now && worker.believes.contains_key(&key)
+        })
+    }
+
+    /// How long a shard may be without an owner: one expiry and two looks of the slowest clock.
+    fn bound(&self, since: Duration, after_crash: bool) -> Duration {
+        let config = &self.settings.config;
+        let expiry = if after_crash { config.expiry } else { Duration::ZERO };
+        let looks = config.look_interval.mul_f64(2.2);
+        let faults = self.watch.faults_since(since.saturating_sub(Duration::from_secs(5)));
+        // A failed call is tried again after its time limit and a delay that grows.
+        let grace = Duration::from_secs(if faults <= 2 { 3 } else { 10 }) * faults;
+        (expiry + looks).div_f64(self.settings.rates.0) + Duration::from_millis(2_500) + grace
+    }
+
+    /// Whether there is a worker that can take whatever is free.
+    fn is_able(&self) -> bool {
+        self.workers.values().any(|worker| {
+            worker.started
+                && worker.stopping_since.is_none()
+                && worker.config.max_leases.is_none()
+                && worker.paused_until <= self.now
+                && worker.cut_until <= self.now
+        })
+    }
+
+    /// Looks at everything.
+    pub(super) fn survey(&mut self) {
+        if !self.is_able() {
+            self.disturbed();
+        }
+        self.survey_owners();
+        self.survey_rows();
+        self.survey_calls();
+        self.survey_stops();
+    }
+
+    fn survey_owners(&mut self) {
+        let mut since = std::mem::take(&mut self.watch.unowned_since);
+        let is_idle = |shard: &u32| {
+            let truth = &self.stream.shards[shard];
+            let rests = self.table.rows.get(&key(*shard)).is_some_and(|row| row.cool_down.is_some());
+            // A consumer that has said the end is done with it, whatever the row says.
+            !truth.trimmed && !truth.consumed && !rests && !self.is_owned(*shard)
+        };
+        let idle: BTreeSet<u32> = self.runnable().into_iter().filter(is_idle).collect();
+        since.retain(|shard, _| idle.contains(shard));
+        let mut late = None;
+        for shard in idle {
+            let began = *since.entry(shard).or_insert(self.now);
+            // A crash just before leaves its traces for an expiry.
+            let calm_for = began.saturating_sub(self.watch.disturbed_at);
+            let after_crash = !self.watch.gentle
+                || calm_for < self.settings.config.expiry.mul_f64(1.2) + Duration::from_secs(8);
+            let from = began.max(self.watch.disturbed_at);
+            if self.now.saturating_sub(from) > self.bound(from, after_crash) {
+                late = Some((shard, (self.now - from).as_secs_f64()));
+            }
+        }
+        self.watch.unowned_since = since;
+        if let Some((shard, seconds)) = late {
+            self.violated(format!("{shard} has been without an owner for {seconds:.1} s"));
+        }
+    }
+
+    /// A shard that may be read has a lease, at the latest after two listings.
+    fn survey_rows(&mut self) {
+        let limit = self.settings.config.discovery_interval.mul_f64(2.1).div_f64(self.settings.rates.0);
+        let missing = self.stream.shards.iter().find(|(number, shard)| {
+            let from = shard.made_at.max(self.watch.disturbed_at);
+            let faults = self.watch.faults_since(from);
+            let old = self.now.saturating_sub(from) > limit + Duration::from_secs(10) * (faults + 1);
+            old && !shard.trimmed && !shard.skipped && !self.has_row(**number)
+        });
+        if let Some(number) = missing.map(|(number, _)| *number) {
+            self.violated(format!("{number} has no lease"));
+        }
+    }
+
+    fn survey_calls(&mut self) {
+        let mut busy = None;
+        for (number, worker) in &mut self.workers {
+            let limit = 30 + 8 * u32::try_from(worker.believes.len()).unwrap_or(u32::MAX);
+            let calls = std::mem::take(&mut worker.calls);
+            if calls > limit {
+                busy = Some(format!("w{number} made {calls} calls in a second, for {limit} at most"));
+            }
+        }
+        if let Some(busy) = busy {
+            self.violated(busy);
+        }
+    }
+
+    /// A stop ends; what it could not release in time it abandons.
+    fn survey_stops(&mut self) {
+        let limit = Duration::from_secs(10);
+        let mut late = None;
+        for number in self.workers() {
+            let Some(worker) = self.workers.get(&number) else { continue };
+            let Some(since) = worker.stopping_since else { continue };
+            if worker.machine.is_stopped() {
+                self.note(|| format!("w{number} has stopped"));
+                self.workers.remove(&number);
+            } else if self.now - since > limit {
+                late = Some(number);
+            }
+        }
+        if let Some(number) = late {
+            if self.watch.gentle {
+                self.violated(format!("w{number} does not stop"));
+            } else {
+                self.note(|| format!("w{number} is stopped at its deadline"));
+                self.workers.remove(&number);
+                self.disturbed();
+            }
+        }
+    }
+
+    /// Why the fleet is not as it should be once it is left alone, or nothing.
+    pub(super) fn unbalanced(&self) -> Option<String> {
+        let runnable = self.runnable();
+        let trimmed = runnable.iter().find(|shard| self.stream.shards[shard].trimmed);
+        if let Some(shard) = trimmed {
+            return Some(format!("{shard} is gone and not closed"));
+        }
+        if let Some(shard) = runnable.iter().find(|shard| !self.is_owned(**shard)) {
+            return Some(format!("{shard} has no owner"));
+        }
+        let limited = self.workers.values().any(|worker| worker.config.max_leases.is_some());
+        let target = runnable.len().div_ceil(self.workers.len().max(1));
+        let (number, most) =
+            self.workers.iter().map(|(number, worker)| (number, worker.believes.len())).max_by_key(|(_, held)| *held)?;
+        (most > target && !limited).then(|| format!("w{number} has {most} leases, and {target} are its part"))
+    }
+
+    /// A caller that waits for an answer for too long.
+    pub(super) fn forgotten(&self) -> Option<String> {
+        let limit = Duration::from_secs(30);
+        self.workers.iter().find_map(|(number, worker)| {
+            let old = worker.pending.values().any(|pending| self.now - pending.since > limit);
+            old.then(|| format!("w{number} has not answered a caller"))
+        })
+    }
+}

@@ -204,5 +204,5 @@ fn unknown(what: &str) -> StoreError {
 }
 
 #[cfg(test)]
-#[path = "expression_tests.rs"]
+#[path = "tests/expression.rs"]
 mod tests;

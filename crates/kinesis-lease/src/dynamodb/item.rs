@@ -297,5 +297,5 @@ fn private_of(value: &AttributeValue) -> Option<PrivateValue> {
 }
 
 #[cfg(test)]
-#[path = "item_tests.rs"]
+#[path = "tests/item.rs"]
 mod tests;

@@ -305,5 +305,5 @@ fn unescaped(text: &str) -> String {
 }
 
 #[cfg(test)]
-#[path = "layout_tests.rs"]
+#[path = "tests/layout.rs"]
 mod tests;

@@ -52,8 +52,9 @@ impl DynamoDbStore {
             };
             if Instant::now() >= deadline {
                 return Err(StoreError::unavailable(format!(
-                    "the DynamoDB table {} still {problem} after {:?}",
-                    self.settings.table, self.settings.table_timeout
+                    "the DynamoDB table {} still {problem} after {} s",
+                    self.settings.table,
+                    self.settings.table_timeout.as_secs_f64()
                 )));
             }
             tokio::time::sleep(looks.next_delay()).await;

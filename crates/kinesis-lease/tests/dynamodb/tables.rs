@@ -146,7 +146,7 @@ async fn a_table_that_never_becomes_usable_is_given_up() {
     let error = store.setup().await.unwrap_err();
     assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
     let text = kinesis_core::error_chain(&error);
-    assert!(text.contains("still is CREATING after 1ms"), "{text}");
+    assert!(text.contains("still is CREATING after 0.001 s"), "{text}");
 }
 
 #[tokio::test]

@@ -9,8 +9,8 @@ use crate::graph::{self, Member};
 use crate::workspace::Workspace;
 use crate::{args, process};
 
-/// The crate whose presence makes a selection expensive.
-const SDK: &str = "aws-sdk-kinesis";
+/// What the names of the crates start with whose presence makes a selection expensive.
+const SDK: &str = "aws-sdk-";
 
 pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
     let all = args::flag(args, &["--all"])?.is_some();
@@ -51,7 +51,7 @@ fn brings_sdk(workspace: &Workspace, selection: &[String]) -> Result<bool> {
     let mut cargo = process::cargo(workspace.root());
     cargo.args(["tree", "--locked", "--edges", "normal,build", "--prefix", "none", "--format", "{p}"]);
     let tree = process::capture(cargo.args(selection))?;
-    Ok(tree.lines().any(|line| line.split(' ').next() == Some(SDK)))
+    Ok(tree.lines().any(|line| line.starts_with(SDK)))
 }
 
 #[cfg(test)]

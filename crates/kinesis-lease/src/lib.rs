@@ -4,6 +4,9 @@
 mod config;
 mod coordinator;
 mod discovery;
+#[cfg(feature = "dynamodb")]
+#[cfg_attr(docsrs, doc(cfg(feature = "dynamodb")))]
+mod dynamodb;
 mod error;
 mod event;
 mod ext;
@@ -21,6 +24,11 @@ mod sqlite;
 
 pub use config::{HeartbeatMode, LeaseConfig};
 pub use coordinator::{Coordinator, CoordinatorBuilder, DEFAULT_LATEST_MARGIN, LeaseEvents, Tenure};
+#[cfg(feature = "dynamodb")]
+pub use dynamodb::{
+    DynamoDbClientSource, DynamoDbStore, DynamoDbStoreBuilder, NewTable, StreamIdentifier, TableBilling,
+    TableLayout,
+};
 pub use error::{DiscoveryError, LeaseError, StartError};
 pub use event::{LeaseEvent, LeaseWarning, LossReason, ReleaseReport};
 pub use ext::LeaseStoreExt;

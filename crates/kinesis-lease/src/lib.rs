@@ -1,6 +1,8 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod columns;
 mod config;
 mod coordinator;
 mod discovery;
@@ -10,6 +12,9 @@ mod ext;
 mod machine;
 mod memory;
 pub mod ops;
+#[cfg(feature = "postgres")]
+#[cfg_attr(docsrs, doc(cfg(feature = "postgres")))]
+mod postgres;
 mod source;
 #[cfg(feature = "sqlite")]
 #[cfg_attr(docsrs, doc(cfg(feature = "sqlite")))]
@@ -23,6 +28,8 @@ pub use ext::LeaseStoreExt;
 pub use kinesis_core::ConfigError;
 pub use kinesis_core::lease::*;
 pub use memory::MemoryStore;
+#[cfg(feature = "postgres")]
+pub use postgres::{CheckpointInError, Pooler, PostgresStore, PostgresStoreBuilder};
 pub use source::LeaseStoreSource;
 #[cfg(feature = "sqlite")]
 pub use sqlite::{Durability, SqliteStore, SqliteStoreBuilder};

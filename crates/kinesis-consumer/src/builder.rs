@@ -26,7 +26,9 @@ use tower_service::Service;
 use crate::consumer::Parts;
 use crate::door::{self, BatchService, Door, HandlerService, RecordService};
 use crate::engine::{Context, DeadLetterService, WireStage};
-use crate::{ConfigError, Consumer, ConsumerConfig, FailurePolicy, OnExhausted, RecordProcessor};
+use crate::{
+    Checkpoints, ConfigError, Consumer, ConsumerConfig, FailurePolicy, OnExhausted, RecordProcessor,
+};
 
 /// No handler was given yet.
 #[derive(Debug, Clone, Copy)]
@@ -234,6 +236,11 @@ impl ConsumerBuilder<RecordDoor> {
     /// # Errors
     /// [`ConfigError`] names the first setting that is missing or cannot be used.
     pub fn build(self) -> Result<Consumer, ConfigError> {
+        if self.config.checkpoints == Checkpoints::Transactional {
+            let problem = "transactional does not go together with records or for_each, which have no fence; use \
+                           batches, processor or for_each_batch";
+            return Err(ConfigError::new("checkpoints", problem));
+        }
         let door = self.door.0.clone();
         self.into_consumer(door)
     }
@@ -257,6 +264,7 @@ impl<D> ConsumerBuilder<D> {
         start_position: StartPosition;
         max_batch_records: usize;
         checkpoint_limit: usize;
+        checkpoints: Checkpoints;
         checkpoint_verb: CheckpointVerb;
         checkpoint_interval: Duration;
         failure_policy: FailurePolicy;
@@ -363,6 +371,16 @@ impl<D> ConsumerBuilder<D> {
                 "is missing; failure_policy = skip_after needs a dead-letter service",
             ));
         }
+        let transactional = lease_store.transactional();
+        let positions = match self.config.checkpoints {
+            Checkpoints::Automatic => None,
+            Checkpoints::Transactional if transactional.is_some() => transactional,
+            Checkpoints::Transactional => {
+                let problem = "transactional needs a PostgresStore as lease_store, given as a value: not another \
+                               store, a factory or an Arc<dyn LeaseStore>";
+                return Err(ConfigError::new("checkpoints", problem));
+            }
+        };
         let source = self.source;
         #[cfg(feature = "poll")]
         let source = match source {
@@ -399,6 +417,7 @@ impl<D> ConsumerBuilder<D> {
                 wire,
                 metrics: self.metrics,
                 dead_letter: self.dead_letter,
+                positions,
                 seed: self.seed,
             },
         }))

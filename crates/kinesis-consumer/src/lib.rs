@@ -11,7 +11,7 @@ mod processor;
 mod report;
 
 pub use builder::{BatchDoor, ConsumerBuilder, NoDoor, RecordDoor};
-pub use config::{ConsumerConfig, FailurePolicy, OnExhausted};
+pub use config::{Checkpoints, ConsumerConfig, FailurePolicy, OnExhausted};
 pub use consumer::{Consumer, ConsumerHandle};
 pub use door::{BatchService, RecordService, ServiceFuture};
 pub use error::ConsumerError;

@@ -99,7 +99,21 @@ impl Server {
         self.folder.path().join("log")
     }
 
-    /// The statements that the server was sent, one a line.
+    /// How often the server refused to write.
+    pub(crate) fn refusals(&self) -> usize {
+        std::fs::read_to_string(self.log()).unwrap().matches("in a read-only transaction").count()
+    }
+
+    /// How many statements with this word were prepared under a name.
+    pub(crate) fn named(&self, word: &str) -> usize {
+        let log = std::fs::read_to_string(self.log()).unwrap();
+        let executed = log.split("LOG:  execute ").skip(1).filter(|entry| !entry.starts_with("<unnamed>"));
+        executed
+            .filter(|entry| entry.split("LOG:  ").next().is_some_and(|entry| entry.contains(word)))
+            .count()
+    }
+
+    /// The statements that the server was sent.
     pub(crate) fn statements(&self) -> Vec<String> {
         let log = std::fs::read_to_string(self.log()).unwrap();
         let starts: Vec<usize> = log.match_indices("LOG:  ").map(|(at, _)| at + "LOG:  ".len()).collect();

@@ -61,6 +61,10 @@ pub(crate) const POSTGRES: Need = Need {
     packages: &["postgresql"],
 };
 
+/// Debian keeps it off the PATH of users too.
+pub(crate) const PGBOUNCER: Need =
+    Need { what: "the pooler pgbouncer", found: || pgbouncer().is_some(), packages: &["pgbouncer"] };
+
 pub(crate) const PYTHON: Need = Need {
     what: "Python 3 with venv and pip",
     found: || process::works(Command::new("python3").args(["-c", "import ensurepip, venv"])),
@@ -124,6 +128,13 @@ pub(crate) fn postgres_programs() -> Option<PathBuf> {
         .into_iter()
         .chain(debian)
         .find(|folder| folder.join("initdb").is_file() && folder.join("postgres").is_file())
+}
+
+/// The program pgbouncer.
+pub(crate) fn pgbouncer() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
+    folders.map(|folder| folder.join("pgbouncer")).find(|program| program.is_file())
 }
 
 fn packages(missing: &[&&Need]) -> Vec<&'static str> {

@@ -29,6 +29,7 @@ mod lint;
 mod machine;
 mod manifest;
 mod peers;
+mod postgres;
 mod process;
 mod public_api;
 mod requirements;

@@ -12,19 +12,23 @@ use crate::annotations::Test;
 pub(crate) enum Stage {
     /// `cargo xtask peers`.
     Peers,
+    /// `cargo xtask test`, which starts the service.
+    Test,
     /// Nowhere yet: no task starts the service, so a test that needs it is an error.
     Unavailable,
 }
 
 /// Every service that a test may name. More words may follow the name in parentheses.
 const SERVICES: &[(&str, Stage)] =
-    &[("dynamodb", Stage::Unavailable), ("peers", Stage::Peers), ("postgres", Stage::Unavailable)];
+    &[("dynamodb", Stage::Unavailable), ("peers", Stage::Peers), ("postgres", Stage::Test)];
 
 /// The ignored tests by stage, and those that no stage would run.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Plan {
     /// The names of the tests of `cargo xtask peers`, by test target.
     pub(crate) peers: BTreeMap<String, Vec<String>>,
+    /// The same of those tests of `cargo xtask test` that need PostgreSQL.
+    pub(crate) postgres: BTreeMap<String, Vec<String>>,
     pub(crate) faults: Vec<String>,
 }
 
@@ -42,13 +46,22 @@ pub(crate) fn plan(tests: &[Test]) -> Plan {
             (Stage::Peers, Some(target)) => {
                 plan.peers.entry(target.to_owned()).or_default().push(test.name.clone());
             }
-            (Stage::Peers, None) => {
+            (Stage::Test, Some(target)) => {
+                plan.postgres.entry(target.to_owned()).or_default().push(test.name.clone());
+            }
+            (Stage::Peers | Stage::Test, None) => {
                 plan.faults.push(format!("{place} needs {service}, so it belongs below `tests`"));
             }
             (Stage::Unavailable, _) => {
                 plan.faults.push(format!("{place} needs {service}, which no stage starts yet"));
             }
         }
+    }
+    // The ignored tests of a target are run together.
+    for target in plan.peers.keys().filter(|target| plan.postgres.contains_key(*target)) {
+        plan.faults.push(format!(
+            "the test target `{target}` has tests that need peers and some that need postgres"
+        ));
     }
     plan
 }
@@ -91,10 +104,24 @@ mod tests {
             test("a.rs", None),
             test("crates/a/tests/http.rs", Some("needs peers")),
             test("crates/a/tests/tools/gzip.rs", Some("needs peers (the gzip tool)")),
+            test("crates/a/tests/store/main.rs", Some("needs postgres")),
         ]);
         let one = || vec!["t".to_owned()];
         assert_eq!(planned.peers, [("http".to_owned(), one()), ("tools".to_owned(), one())].into());
+        assert_eq!(planned.postgres, [("store".to_owned(), one())].into());
         assert_eq!(planned.faults, Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_target_is_run_with_one_service() {
+        let planned = plan(&[
+            test("crates/a/tests/b.rs", Some("needs peers")),
+            test("crates/c/tests/b/d.rs", Some("needs postgres")),
+        ]);
+        assert_eq!(
+            planned.faults,
+            ["the test target `b` has tests that need peers and some that need postgres"]
+        );
     }
 
     #[test]
@@ -102,7 +129,7 @@ mod tests {
         let planned = plan(&[
             test("crates/a/tests/b.rs", Some("")),
             test("crates/a/tests/b.rs", Some("needs redis")),
-            test("crates/a/tests/b.rs", Some("needs postgres")),
+            test("crates/a/tests/b.rs", Some("needs dynamodb")),
             test("crates/a/src/b.rs", Some("needs peers")),
         ]);
         assert_eq!(planned.peers, BTreeMap::new());
@@ -112,7 +139,7 @@ mod tests {
             [
                 format!("{place} is ignored; say `#[ignore = \"needs dynamodb|peers|postgres\"]`"),
                 format!("{place} is ignored; say `#[ignore = \"needs dynamodb|peers|postgres\"]`"),
-                format!("{place} needs postgres, which no stage starts yet"),
+                format!("{place} needs dynamodb, which no stage starts yet"),
                 "crates/a/src/b.rs:3: `t` needs peers, so it belongs below `tests`".to_owned(),
             ]
         );
@@ -126,6 +153,7 @@ mod tests {
         let planned = plan(&tests);
         assert_eq!(planned.faults, Vec::<String>::new());
         let ignored = tests.iter().filter(|test| test.ignored.is_some()).count();
-        assert_eq!(planned.peers.values().map(Vec::len).sum::<usize>(), ignored);
+        let run = planned.peers.values().chain(planned.postgres.values());
+        assert_eq!(run.map(Vec::len).sum::<usize>(), ignored);
     }
 }

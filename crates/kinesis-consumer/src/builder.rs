@@ -33,7 +33,9 @@ use crate::consumer::Parts;
 use crate::decoding;
 use crate::door::{self, BatchService, Door, HandlerService, RecordService};
 use crate::engine::{Context, DeadLetterService};
-use crate::{ConfigError, Consumer, ConsumerConfig, FailurePolicy, OnExhausted, RecordProcessor};
+use crate::{
+    Checkpoints, ConfigError, Consumer, ConsumerConfig, FailurePolicy, OnExhausted, RecordProcessor,
+};
 
 /// No handler was given yet.
 #[derive(Debug, Clone, Copy)]
@@ -241,6 +243,11 @@ impl ConsumerBuilder<RecordDoor> {
     /// # Errors
     /// [`ConfigError`] names the first setting that is missing or cannot be used.
     pub fn build(self) -> Result<Consumer, ConfigError> {
+        if self.config.checkpoints == Checkpoints::Transactional {
+            let problem = "transactional does not go together with records or for_each, which have no fence; use \
+                           batches, processor or for_each_batch";
+            return Err(ConfigError::new("checkpoints", problem));
+        }
         let door = self.door.0.clone();
         self.into_consumer(door)
     }
@@ -264,6 +271,7 @@ impl<D> ConsumerBuilder<D> {
         start_position: StartPosition;
         max_batch_records: usize;
         checkpoint_limit: usize;
+        checkpoints: Checkpoints;
         checkpoint_verb: CheckpointVerb;
         checkpoint_interval: Duration;
         failure_policy: FailurePolicy;
@@ -386,6 +394,16 @@ impl<D> ConsumerBuilder<D> {
                 "is missing; undecoded = dead_letter needs a dead-letter service",
             ));
         }
+        let transactional = lease_store.transactional();
+        let positions = match self.config.checkpoints {
+            Checkpoints::Automatic => None,
+            Checkpoints::Transactional if transactional.is_some() => transactional,
+            Checkpoints::Transactional => {
+                let problem = "transactional needs a PostgresStore as lease_store, given as a value: not another \
+                               store, a factory or an Arc<dyn LeaseStore>";
+                return Err(ConfigError::new("checkpoints", problem));
+            }
+        };
         let source = self.source;
         #[cfg(feature = "poll")]
         let source = match source {
@@ -422,6 +440,7 @@ impl<D> ConsumerBuilder<D> {
                 wire,
                 metrics: self.metrics,
                 dead_letter: self.dead_letter,
+                positions,
                 seed: self.seed,
             },
         }))

@@ -63,6 +63,24 @@ impl OnExhausted {
     }
 }
 
+/// What moves the stored positions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
+#[non_exhaustive]
+pub enum Checkpoints {
+    /// The library: what handlers have finished is stored a little later. Records may come again after a crash.
+    #[default]
+    Automatic,
+    /// The handler, inside of the transaction that writes its results (`PostgresStore::checkpoint_in`), so that effects
+    /// are exactly once. After each call the position is read from the row: records up to there are finished, the others
+    /// are offered again, whatever the call returned; a call that moves nothing has failed.
+    ///
+    /// Needs a `PostgresStore` (as a value) and a batch handler, and works in lock-step: one batch of a shard at a time.
+    /// A record that was given to the dead-letter service is passed by the next transaction; until then it comes again
+    /// after a restart.
+    Transactional,
+}
+
 /// Every setting of a consumer, with its default.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(
@@ -79,6 +97,8 @@ pub struct ConsumerConfig {
     /// How many records of a shard may be handed out and unfinished before delivery pauses. Default 1,024; 1 is
     /// lock-step: one batch (or one record on the record door) at a time.
     pub checkpoint_limit: usize,
+    /// What moves the stored positions. Default: the library.
+    pub checkpoints: Checkpoints,
     /// Which verb batch handlers use to checkpoint by hand. Default: everything up to a position.
     pub checkpoint_verb: CheckpointVerb,
     /// How often the position of finished records is stored. Default 1 s. It is also stored when a shard ends, is
@@ -163,6 +183,7 @@ impl Default for ConsumerConfig {
             start_position: StartPosition::TrimHorizon,
             max_batch_records: 10_000,
             checkpoint_limit: 1_024,
+            checkpoints: Checkpoints::Automatic,
             checkpoint_verb: CheckpointVerb::UpTo,
             checkpoint_interval: Duration::from_secs(1),
             failure_policy: FailurePolicy::RetryForever,
@@ -253,6 +274,11 @@ impl ConsumerConfig {
                 "a sequence number belongs to one shard; use trim_horizon, latest or at_timestamp",
             ));
         }
+        if self.checkpoints == Checkpoints::Transactional && self.checkpoint_verb == CheckpointVerb::Done {
+            let problem = "transactional does not go together with checkpoint_verb = done: the transaction that stores \
+                           a position finishes everything up to there";
+            return Err(ConfigError::new("checkpoints", problem));
+        }
         self.lease.validate()?;
         #[cfg(feature = "poll")]
         self.poll.validate()?;
@@ -280,6 +306,7 @@ mod tests {
             start_position,
             max_batch_records,
             checkpoint_limit,
+            checkpoints,
             checkpoint_verb,
             checkpoint_interval,
             failure_policy,
@@ -311,6 +338,7 @@ mod tests {
         } = ConsumerConfig::default();
         assert_eq!(start_position, StartPosition::TrimHorizon);
         assert_eq!((max_batch_records, checkpoint_limit), (10_000, 1_024));
+        assert_eq!(checkpoints, Checkpoints::Automatic);
         assert_eq!((checkpoint_verb, checkpoint_interval), (CheckpointVerb::UpTo, secs(1)));
         assert_eq!((failure_policy, on_exhausted), (FailurePolicy::RetryForever, OnExhausted::HoldIdle));
         assert_eq!((retry_initial, retry_max, report_after), (Duration::from_millis(100), secs(30), 3));
@@ -332,7 +360,7 @@ mod tests {
     #[test]
     fn unusable_settings_are_refused_by_name() {
         type Change = fn(&mut ConsumerConfig);
-        let cases: [(&str, Change); 9] = [
+        let cases: [(&str, Change); 10] = [
             ("max_batch_records", |c| c.max_batch_records = 0),
             ("checkpoint_limit", |c| c.checkpoint_limit = 0),
             ("report_after", |c| c.report_after = 0),
@@ -342,6 +370,10 @@ mod tests {
             ("failure_policy", |c| c.failure_policy = FailurePolicy::SkipAfter { attempts: 0 }),
             ("start_position", |c| {
                 c.start_position = StartPosition::AfterSequenceNumber { sequence: 7_u128.into() };
+            }),
+            ("checkpoints", |c| {
+                c.checkpoints = Checkpoints::Transactional;
+                c.checkpoint_verb = CheckpointVerb::Done;
             }),
             ("heartbeat_interval", |c| c.lease.heartbeat_interval = c.lease.expiry),
         ];

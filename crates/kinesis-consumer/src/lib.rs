@@ -12,7 +12,7 @@ mod processor;
 mod report;
 
 pub use builder::{BatchDoor, ConsumerBuilder, NoDoor, RecordDoor};
-pub use config::{ConsumerConfig, FailurePolicy, OnExhausted};
+pub use config::{Checkpoints, ConsumerConfig, FailurePolicy, OnExhausted};
 pub use consumer::{Consumer, ConsumerHandle};
 #[cfg(feature = "compress")]
 pub use decoding::Decompression;

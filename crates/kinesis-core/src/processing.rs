@@ -120,6 +120,11 @@ pub enum CheckpointError {
     /// The shard's work has ended.
     #[error("the shard's work has ended")]
     Closed,
+    /// The position moves in the handler's own transactions, and in no other way.
+    #[error(
+        "checkpoints move in the handler's transactions; see the consumer's setting checkpoints (transactional)"
+    )]
+    Transactional,
 }
 
 impl CheckpointError {

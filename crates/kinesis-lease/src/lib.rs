@@ -1,6 +1,8 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod columns;
 mod config;
 mod coordinator;
 mod discovery;
@@ -14,6 +16,9 @@ mod machine;
 mod memory;
 mod mutant;
 pub mod ops;
+#[cfg(feature = "postgres")]
+#[cfg_attr(docsrs, doc(cfg(feature = "postgres")))]
+mod postgres;
 #[cfg(any(test, feature = "sim"))]
 #[doc(hidden)]
 pub mod sim;
@@ -35,6 +40,8 @@ pub use ext::LeaseStoreExt;
 pub use kinesis_core::ConfigError;
 pub use kinesis_core::lease::*;
 pub use memory::MemoryStore;
+#[cfg(feature = "postgres")]
+pub use postgres::{CheckpointInError, Pooler, PostgresStore, PostgresStoreBuilder};
 pub use source::LeaseStoreSource;
 #[cfg(feature = "sqlite")]
 pub use sqlite::{Durability, SqliteStore, SqliteStoreBuilder};

@@ -1,5 +1,6 @@
 //! How the coordinator gets its store.
 
+use std::any::TypeId;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -15,7 +16,10 @@ type Open = dyn Fn() -> Pin<Box<dyn Future<Output = Opened> + Send>> + Send + Sy
 /// From a store value or an `Arc<dyn LeaseStore>`, which is shared as it is. A store whose connections belong to the
 /// runtime that opened them should come from [`factory`](Self::factory) instead, which is called on the runtime of
 /// the lease task: then nothing that blocks the caller's runtime can hold up a heartbeat.
-pub struct LeaseStoreSource(Source);
+pub struct LeaseStoreSource {
+    source: Source,
+    transactional: Option<Arc<dyn LeaseStore>>,
+}
 
 enum Source {
     Shared(Arc<dyn LeaseStore>),
@@ -30,14 +34,23 @@ impl LeaseStoreSource {
         Fut: Future<Output = Result<S, StoreError>> + Send + 'static,
         S: LeaseStore,
     {
-        Self(Source::Factory(Box::new(move || {
+        let open = move || {
             let opening = open();
-            Box::pin(async move { Ok(Arc::new(opening.await?) as Arc<dyn LeaseStore>) })
-        })))
+            let opened = async move { Ok(Arc::new(opening.await?) as Arc<dyn LeaseStore>) };
+            Box::pin(opened) as Pin<Box<dyn Future<Output = Opened> + Send>>
+        };
+        Self { source: Source::Factory(Box::new(open)), transactional: None }
+    }
+
+    /// The store, where it is one whose checkpoints can be moved inside of a user's own transaction: a `PostgresStore`
+    /// given as a value, or as an `Arc<PostgresStore>`.
+    #[must_use]
+    pub fn transactional(&self) -> Option<Arc<dyn LeaseStore>> {
+        self.transactional.clone()
     }
 
     pub(crate) async fn open(self) -> Opened {
-        match self.0 {
+        match self.source {
             Source::Shared(store) => Ok(store),
             Source::Factory(open) => open().await,
         }
@@ -46,13 +59,27 @@ impl LeaseStoreSource {
 
 impl<S: LeaseStore> From<S> for LeaseStoreSource {
     fn from(store: S) -> Self {
-        Self(Source::Shared(Arc::new(store)))
+        let store: Arc<dyn LeaseStore> = Arc::new(store);
+        let transactional = is_transactional::<S>().then(|| Arc::clone(&store));
+        Self { source: Source::Shared(store), transactional }
     }
+}
+
+fn is_transactional<S: 'static>() -> bool {
+    #[cfg(feature = "postgres")]
+    if [TypeId::of::<crate::PostgresStore>(), TypeId::of::<Arc<crate::PostgresStore>>()]
+        .contains(&TypeId::of::<S>())
+    {
+        return true;
+    }
+    // Our other stores, and those that are erased, opened later or not ours.
+    let _ = TypeId::of::<S>();
+    false
 }
 
 impl fmt::Debug for LeaseStoreSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
+        match &self.source {
             Source::Shared(store) => f.debug_tuple("Shared").field(store).finish(),
             Source::Factory(_) => f.write_str("Factory"),
         }

@@ -27,7 +27,7 @@ struct NoCompletion;
 struct CompletionDropped;
 
 /// What to do with the records after a failure.
-enum Next {
+pub(super) enum Next {
     Retry,
     DeadLetter,
 }
@@ -55,7 +55,12 @@ impl ShardTask {
                     let service = service.clone();
                     let most = self.cx.config.max_batch_records;
                     let run = records.iter().take(most).take_while(|wire| wire.failure.is_none()).count();
-                    self.offer_batch(&service, records.drain(..run).collect()).await?;
+                    let records = records.drain(..run).collect();
+                    if self.progress.is_transactional() {
+                        self.offer_for_transactions(&service, records).await?;
+                    } else {
+                        self.offer_batch(&service, records).await?;
+                    }
                 }
                 HandlerService::Records(service) => {
                     let service = service.clone();
@@ -106,12 +111,7 @@ impl ShardTask {
         while !left.is_empty() {
             let size = if single { 1 } else { left.len() };
             let (first, last) = (left[0].record.position().clone(), left[size - 1].record.position().clone());
-            let records = left[..size].iter().map(|wire| wire.record.clone()).collect();
-            let batch = RecordBatch::builder(self.shard.clone(), self.tenure.fence(), records)
-                .behind_latest(self.behind)
-                .checkpointer(self.checkpointer(Some(last.clone())))
-                .ownership(self.tenure.ownership())
-                .build();
+            let batch = self.batch_of(&left[..size]);
             let started = Instant::now();
             match self.guarded("process", call_batch(service.clone(), batch)).await? {
                 Ok(ack) => {
@@ -171,6 +171,16 @@ impl ShardTask {
         }
         self.in_hand = None;
         Ok(())
+    }
+
+    pub(super) fn batch_of(&self, records: &[WireRecord]) -> RecordBatch {
+        let last = records.last().map(|wire| wire.record.position().clone());
+        let records = records.iter().map(|wire| wire.record.clone()).collect();
+        RecordBatch::builder(self.shard.clone(), self.tenure.fence(), records)
+            .behind_latest(self.behind)
+            .checkpointer(self.checkpointer(last))
+            .ownership(self.tenure.ownership())
+            .build()
     }
 
     /// Offers one record until the handler has taken it, by itself or through the failure policy.
@@ -287,7 +297,7 @@ impl ShardTask {
     }
 
     /// Counts, reports and waits as the failure policy says.
-    async fn after_failure(
+    pub(super) async fn after_failure(
         &mut self,
         attempts: &mut Attempts,
         class: FailureClass,
@@ -332,7 +342,7 @@ impl ShardTask {
 
     /// Gives a record to the dead-letter service; tries until that has accepted it, because the record counts as
     /// finished afterwards.
-    async fn send_dead_letter(
+    pub(super) async fn send_dead_letter(
         &mut self,
         wire: &WireRecord,
         reason: DeadLetterReason,
@@ -367,7 +377,7 @@ impl ShardTask {
 #[error("{0}")]
 struct Exhausted(String);
 
-async fn call_batch(mut service: BatchService, batch: RecordBatch) -> Result<Ack, BoxError> {
+pub(super) async fn call_batch(mut service: BatchService, batch: RecordBatch) -> Result<Ack, BoxError> {
     service.ready().await?.call(batch).await
 }
 
@@ -379,7 +389,7 @@ async fn call_record(
 }
 
 /// The class of an error, and where the handler says that it stopped.
-fn describe(error: &(dyn std::error::Error + 'static)) -> (FailureClass, Option<Position>) {
+pub(super) fn describe(error: &(dyn std::error::Error + 'static)) -> (FailureClass, Option<Position>) {
     match HandlerError::find(error) {
         Some(found) => (found.class(), found.first_unfinished().cloned()),
         None => (FailureClass::Transient, None),
@@ -390,7 +400,7 @@ fn count_before(records: &[WireRecord], position: &Position) -> usize {
     records.partition_point(|wire| wire.record.position() < position).min(records.len() - 1)
 }
 
-fn reason_of(class: FailureClass) -> DeadLetterReason {
+pub(super) fn reason_of(class: FailureClass) -> DeadLetterReason {
     match class {
         FailureClass::Permanent => DeadLetterReason::PermanentFailure,
         _ => DeadLetterReason::AttemptsExhausted,

@@ -10,11 +10,13 @@ mod progress;
 mod shard;
 mod supervisor;
 mod tracker;
+mod transactional;
 mod user;
 mod wire;
 
 use std::sync::Arc;
 
+use kinesis_core::lease::LeaseStore;
 use kinesis_core::metrics::MetricsSink;
 use kinesis_core::source::ShardSource;
 use kinesis_core::{BoxError, DeadLetter};
@@ -38,6 +40,8 @@ pub(crate) struct Context {
     pub(crate) wire: WireStage,
     pub(crate) metrics: Arc<dyn MetricsSink>,
     pub(crate) dead_letter: Option<DeadLetterService>,
+    /// Where positions are read from that handlers' transactions move; `None` when the library moves them.
+    pub(crate) positions: Option<Arc<dyn LeaseStore>>,
     /// Seeds the jitter of each tenure.
     pub(crate) seed: u64,
 }

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use kinesis_core::lease::LeaseStore;
 use kinesis_core::processing::{CheckpointError, CheckpointSink, CheckpointVerb};
 use kinesis_core::{Checkpoint, Position};
 use kinesis_lease::{LeaseError, Tenure};
@@ -19,6 +20,8 @@ pub(crate) struct Progress {
     changed: Notify,
     tenure: Tenure,
     verb: CheckpointVerb,
+    /// Where the position is read from, when handlers' transactions move it.
+    positions: Option<Arc<dyn LeaseStore>>,
 }
 
 struct State {
@@ -45,7 +48,11 @@ impl State {
 }
 
 impl Progress {
-    pub(crate) fn new(tenure: Tenure, verb: CheckpointVerb) -> Arc<Self> {
+    pub(crate) fn new(
+        tenure: Tenure,
+        verb: CheckpointVerb,
+        positions: Option<Arc<dyn LeaseStore>>,
+    ) -> Arc<Self> {
         let stored = tenure.lease().checkpoint.position().cloned();
         let state = State {
             tracker: Tracker::new(stored.clone()),
@@ -54,7 +61,7 @@ impl Progress {
             closed: false,
             advanced_at: Instant::now(),
         };
-        Arc::new(Self { state: Mutex::new(state), changed: Notify::new(), tenure, verb })
+        Arc::new(Self { state: Mutex::new(state), changed: Notify::new(), tenure, verb, positions })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -168,8 +175,32 @@ impl Progress {
         self.state().closed = true;
     }
 
-    /// Stores the watermark, if it is past what is stored.
+    /// Whether handlers' transactions move the stored position.
+    pub(crate) fn is_transactional(&self) -> bool {
+        self.positions.is_some()
+    }
+
+    /// Takes over the position that is stored, whoever moved it: what lies before it is finished.
+    async fn read_back(&self, positions: &dyn LeaseStore) -> Result<(), CheckpointError> {
+        let row = positions.get(std::slice::from_ref(self.tenure.key())).await;
+        let row = row.map_err(|error| CheckpointError::Store(error.into()))?.into_iter().next().flatten();
+        let Some(row) = row.filter(|row| row.epoch == self.tenure.fence().epoch()) else {
+            return Err(CheckpointError::LeaseLost);
+        };
+        if let Some(position) = row.checkpoint.position() {
+            let mut state = self.state();
+            state.change(|tracker| tracker.finish_up_to(position));
+            state.stored = state.stored.take().max(Some(position.clone()));
+        }
+        self.changed.notify_waiters();
+        Ok(())
+    }
+
+    /// Stores the watermark, if it is past what is stored; or reads it back, where handlers' transactions move it.
     pub(crate) async fn store(&self) -> Result<(), CheckpointError> {
+        if let Some(positions) = &self.positions {
+            return self.read_back(&**positions).await;
+        }
         let watermark = {
             let state = self.state();
             let watermark = state.tracker.watermark().cloned();
@@ -190,6 +221,9 @@ impl Progress {
     /// Stores the watermark every `interval`, for as long as it is polled. Failures are the lease task's to retry
     /// and report; the next round tries again.
     pub(crate) async fn store_every(&self, interval: Duration) {
+        if self.is_transactional() {
+            return std::future::pending().await;
+        }
         loop {
             tokio::time::sleep(interval).await;
             if let Err(error) = self.store().await {
@@ -199,6 +233,9 @@ impl Progress {
     }
 
     fn check(&self, verb: CheckpointVerb, position: &Position) -> Result<(), CheckpointError> {
+        if self.is_transactional() {
+            return Err(CheckpointError::Transactional);
+        }
         if self.verb != verb {
             return Err(CheckpointError::wrong_verb(self.verb));
         }

@@ -69,7 +69,7 @@ impl ShardTask {
     pub(crate) fn new(cx: Arc<Context>, tenure: Tenure, control: Control, seed: u64) -> Self {
         let shard = tenure.lease().key.shard_ref();
         Self {
-            progress: Progress::new(tenure.clone(), cx.config.checkpoint_verb),
+            progress: Progress::new(tenure.clone(), cx.config.checkpoint_verb, cx.positions.clone()),
             handler: cx.door.open(&shard),
             metrics: Arc::new(ShardMetrics::new(&*cx.metrics, &shard, cx.config.shard_metrics)),
             behind: None,
@@ -282,6 +282,7 @@ impl ShardTask {
     }
 
     pub(super) fn skip_stored(&self, position: &Position) -> bool {
-        self.progress.last_delivered().as_ref().is_some_and(|last| position <= last)
+        let passed = [self.progress.last_delivered(), self.progress.stored()];
+        passed.iter().flatten().any(|passed| position <= passed)
     }
 }

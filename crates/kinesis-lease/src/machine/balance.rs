@@ -87,8 +87,7 @@ impl Machine {
                 }
             }
             (Some(owner), None)
-                if *owner == self.me
-                    && (row.token.is_none() || mutant::is_on(Mutant::SelfTakeOver)) =>
+                if *owner == self.me && (row.token.is_none() || mutant::is_on(Mutant::SelfTakeOver)) =>
             {
                 spread.mine += 1;
                 spread.addressed.push(key.clone());

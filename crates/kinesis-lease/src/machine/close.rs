@@ -126,7 +126,8 @@ impl Machine {
         }
         match result {
             Ok(missing) => {
-                let twice = |key: &&LeaseKey| self.missing.contains(*key) || mutant::is_on(Mutant::GoneAtOnce);
+                let twice =
+                    |key: &&LeaseKey| self.missing.contains(*key) || mutant::is_on(Mutant::GoneAtOnce);
                 let gone: Vec<LeaseKey> = missing.iter().filter(twice).cloned().collect();
                 self.missing = missing;
                 self.close_gone(now, gone);

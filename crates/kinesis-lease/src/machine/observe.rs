@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kinesis_core::{ShardId, WorkerId};
 use kinesis_core::lease::{Lease, LeaseKey, StoreError, TenureToken};
+use kinesis_core::{ShardId, WorkerId};
 
 use super::{Look, Machine, Phase, Purpose};
 use crate::mutant::{self, Mutant};

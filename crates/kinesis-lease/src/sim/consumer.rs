@@ -69,9 +69,10 @@ impl Fleet {
         }
         let close = self.settings.rates.0 >= 0.95 && self.settings.rates.1 <= 1.05;
         // A stopped process does nothing; when it goes on, it learns first that its time is over.
-        let other = self.workers.iter().find(|(_, other)| {
-            other.paused_until <= self.now && other.believes.contains_key(&lease.key)
-        });
+        let other = self
+            .workers
+            .iter()
+            .find(|(_, other)| other.paused_until <= self.now && other.believes.contains_key(&lease.key));
         if let (Some((other, _)), true) = (other, close) {
             return Some(format!("w{other} believes in it, too"));
         }
@@ -213,13 +214,7 @@ impl Fleet {
     }
 
     /// The consumer has stopped before it asks for the end of its tenure.
-    fn release(
-        &mut self,
-        worker: usize,
-        key: &LeaseKey,
-        token: TenureToken,
-        cool_down: Option<CoolDown>,
-    ) {
+    fn release(&mut self, worker: usize, key: &LeaseKey, token: TenureToken, cool_down: Option<CoolDown>) {
         self.ended(worker, key);
         let of = key.clone();
         self.request(worker, key, token, What::Release, |reply| Request::Release {
@@ -235,12 +230,7 @@ impl Fleet {
         let told = !self.chance(20);
         let children = if told { self.stream.children(number(key)) } else { Vec::new() };
         let of = key.clone();
-        self.request(worker, key, token, What::End, |reply| Request::End {
-            key: of,
-            token,
-            children,
-            reply,
-        });
+        self.request(worker, key, token, What::End, |reply| Request::End { key: of, token, children, reply });
     }
 
     pub(super) fn replied(&mut self, worker: usize, id: ReplyId, result: Result<(), LeaseError>) {
@@ -276,7 +266,8 @@ impl Fleet {
             return self.violated(format!("{shard} was closed, but it was not read to its end"));
         }
         self.coverage.ends += 1;
-        let missing: Vec<u32> = truth.children.iter().copied().filter(|child| !self.has_row(*child)).collect();
+        let missing: Vec<u32> =
+            truth.children.iter().copied().filter(|child| !self.has_row(*child)).collect();
         if let Some(child) = missing.first() {
             self.violated(format!("the end of {shard} was stored, but its child {child} has no lease"));
         }

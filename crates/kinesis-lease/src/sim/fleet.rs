@@ -332,7 +332,9 @@ impl Fleet {
                 self.send(number, Call::Apply(batch, writes));
             }
             Action::Look => {
-                let Some(started) = self.workers.get(&number).map(|worker| self.clock(worker)) else { return };
+                let Some(started) = self.workers.get(&number).map(|worker| self.clock(worker)) else {
+                    return;
+                };
                 self.send(number, Call::Look(started));
             }
             Action::Read(keys) => self.send(number, Call::Read(keys)),
@@ -459,7 +461,9 @@ impl Fleet {
                     let name = |worker: Option<&WorkerId>| worker.map_or("-", WorkerId::as_str).to_owned();
                     let (owner, holder) = (name(owner), name(holder));
                     let (counter, epoch, at) = (row.counter, row.epoch, &row.checkpoint);
-                    format!("w{worker} wrote {shard}: {owner}/{holder} counter {counter} epoch {epoch} at {at}")
+                    format!(
+                        "w{worker} wrote {shard}: {owner}/{holder} counter {counter} epoch {epoch} at {at}"
+                    )
                 });
                 if row.is_finished() && is_end(&tagged.write) {
                     self.stored_end(shard);

@@ -82,9 +82,9 @@ impl Fleet {
 
     pub(super) fn is_owned(&self, shard: u32) -> bool {
         let key = key(shard);
-        self.workers.values().any(|worker| {
-            worker.paused_until <= self.now && worker.believes.contains_key(&key)
-        })
+        self.workers
+            .values()
+            .any(|worker| worker.paused_until <= self.now && worker.believes.contains_key(&key))
     }
 
     /// How long a shard may be without an owner: one expiry and two looks of the slowest clock.
@@ -213,8 +213,11 @@ impl Fleet {
         }
         let limited = self.workers.values().any(|worker| worker.config.max_leases.is_some());
         let target = runnable.len().div_ceil(self.workers.len().max(1));
-        let (number, most) =
-            self.workers.iter().map(|(number, worker)| (number, worker.believes.len())).max_by_key(|(_, held)| *held)?;
+        let (number, most) = self
+            .workers
+            .iter()
+            .map(|(number, worker)| (number, worker.believes.len()))
+            .max_by_key(|(_, held)| *held)?;
         (most > target && !limited).then(|| format!("w{number} has {most} leases, and {target} are its part"))
     }
 

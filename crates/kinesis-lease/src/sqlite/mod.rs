@@ -1,7 +1,6 @@
 //! Leases in an SQLite file.
 
 mod error;
-mod row;
 mod schema;
 
 use std::path::{Path, PathBuf};
@@ -19,9 +18,9 @@ use sqlx::sqlite::{
 };
 use sqlx::{AssertSqlSafe, Sqlite, SqliteConnection};
 
+use crate::columns::{self, FIELDS, KEY, Value, again};
 use crate::memory::{cursor_key, cursor_of};
 use error::store_error;
-use row::{FIELDS, KEY};
 use schema::Table;
 
 /// What a checkpoint survives.
@@ -208,7 +207,7 @@ impl SqliteStore {
         match &write.change {
             Change::Create(_) => self.insert(connection, &row).await?,
             Change::Update(fields) => {
-                let columns: Option<Vec<&[&str]>> = fields.iter().map(row::columns).collect();
+                let columns: Option<Vec<&[&str]>> = fields.iter().map(columns::columns).collect();
                 let Some(columns) = columns else {
                     return unknown("the lease store does not know one of the fields");
                 };
@@ -228,18 +227,18 @@ impl SqliteStore {
         connection: &mut SqliteConnection,
         key: &LeaseKey,
     ) -> Result<Result<Option<Lease>, StoreError>, sqlx::Error> {
-        let statement = format!("SELECT {} FROM {} WHERE {OF_KEY}", columns(), self.table.quoted());
+        let statement = format!("SELECT {} FROM {} WHERE {OF_KEY}", all_columns(), self.table.quoted());
         let query = bind_key(sqlx::query(AssertSqlSafe(statement)), key);
         let row = query.fetch_optional(connection).await?;
-        Ok(row.as_ref().map(row::read).transpose())
+        Ok(row.as_ref().map(|row| columns::read(row)).transpose())
     }
 
     async fn insert(&self, connection: &mut SqliteConnection, lease: &Lease) -> Result<(), sqlx::Error> {
         let places = vec!["?"; KEY.len() + FIELDS.len()].join(", ");
-        let statement = format!("INSERT INTO {} ({}) VALUES ({places})", self.table.quoted(), columns());
+        let statement = format!("INSERT INTO {} ({}) VALUES ({places})", self.table.quoted(), all_columns());
         let mut query = bind_key(sqlx::query(AssertSqlSafe(statement)), &lease.key);
         for column in FIELDS {
-            query = row::value(lease, column).bind(query);
+            query = bind(query, columns::value(lease, column));
         }
         query.execute(connection).await.map(drop)
     }
@@ -257,7 +256,7 @@ impl SqliteStore {
         let statement = format!("UPDATE {} SET {} WHERE {OF_KEY}", self.table.quoted(), sets.join(", "));
         let mut query = sqlx::query(AssertSqlSafe(statement));
         for column in columns {
-            query = row::value(lease, column).bind(query);
+            query = bind(query, columns::value(lease, column));
         }
         bind_key(query, &lease.key).execute(connection).await.map(drop)
     }
@@ -269,11 +268,20 @@ impl SqliteStore {
 }
 
 /// All columns that this store knows.
-fn columns() -> String {
+fn all_columns() -> String {
     [KEY, FIELDS].concat().join(", ")
 }
 
 const OF_KEY: &str = "application = ? AND stream = ? AND shard = ?";
+
+fn bind(query: Query<'_, Sqlite, SqliteArguments>, value: Value) -> Query<'_, Sqlite, SqliteArguments> {
+    match value {
+        Value::Text(value) => query.bind(value),
+        Value::Number(value) => query.bind(value),
+        Value::Real(value) => query.bind(value),
+        Value::Bytes(value) => query.bind(value),
+    }
+}
 
 fn bind_key<'q>(
     query: Query<'q, Sqlite, SqliteArguments>,
@@ -310,7 +318,7 @@ impl LeaseStore for SqliteStore {
         }
         let after = request.cursor.as_ref().map(|cursor| cursor_key(request, cursor)).transpose()?;
         let mut statement =
-            format!("SELECT {} FROM {} WHERE application = ?", columns(), self.table.quoted());
+            format!("SELECT {} FROM {} WHERE application = ?", all_columns(), self.table.quoted());
         if request.stream.is_some() {
             statement.push_str(" AND stream = ?");
         }
@@ -331,10 +339,10 @@ impl LeaseStore for SqliteStore {
         rows.truncate(request.limit);
         let mut page = ScanPage::default();
         if let Some(last) = rows.last().filter(|_| more) {
-            page.cursor = row::read_key(last).ok().map(|key| cursor_of(&key));
+            page.cursor = columns::read_key(last).ok().map(|key| cursor_of(&key));
         }
         for row in &rows {
-            match row::read(row) {
+            match columns::read(row) {
                 Ok(lease) => page.leases.push(lease),
                 Err(error) => page.unreadable.push(error),
             }
@@ -356,13 +364,5 @@ impl LeaseStore for SqliteStore {
                 results
             }
         }
-    }
-}
-
-/// The same error for another write of the call.
-fn again(error: &StoreError) -> StoreError {
-    match error {
-        StoreError::Misconfigured { problem, .. } => StoreError::misconfigured(problem.clone(), None),
-        other => StoreError::unavailable(other.to_string()),
     }
 }

@@ -4,7 +4,7 @@ use kinesis_core::lease::StoreError;
 use sqlx::{AssertSqlSafe, Row, Sqlite, SqliteConnection, Transaction};
 
 use super::error::store_error;
-use super::row::{FIELDS, KEY};
+use crate::columns::{FIELDS, KEY};
 
 /// The version of the table's columns. It is kept beside the table, because one file may serve other purposes too.
 const VERSION: i64 = 1;

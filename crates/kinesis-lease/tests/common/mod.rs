@@ -281,3 +281,14 @@ pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
     panic!("never happened: {what}");
 }
+
+/// The same for a condition that has to be asked for.
+pub(crate) async fn until_async(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    for _ in 0..2_000 {
+        if holds().await {
+            return;
+        }
+        tokio::time::sleep(millis(100)).await;
+    }
+    panic!("never happened: {what}");
+}

@@ -207,17 +207,25 @@ cases! {
 
 /// One named test per case of the [conformance suite](crate::lease::conformance).
 ///
-/// The arguments are the test attribute of your runtime and an expression that makes a factory with an empty table;
-/// it is evaluated once per test, inside an async function. Cases that need a foreign writer are `#[ignore]`d as *not
+/// The arguments are the test attribute of your runtime, perhaps one more attribute (`#[ignore = "needs a server"]`),
+/// and an expression that makes a factory with an empty table; it is evaluated once per test, inside an async function. Cases that need a foreign writer are `#[ignore]`d as *not
 /// run* unless the expression is followed by `, with foreign writer`.
 #[macro_export]
 macro_rules! lease_store_conformance {
-    ($(#[$attribute:meta])+ $factory:expr $(,)?) => {
-        $crate::lease_store_conformance_tests! { [$(#[$attribute])+] [$factory]
-            [#[ignore = "not run: the factory has no foreign writer"]] }
+    // An expression may begin with attributes too, so these are not a repetition.
+    (#[$test:meta] #[$other:meta] $factory:expr $(,)?) => {
+        $crate::lease_store_conformance_tests! { [#[$test] #[$other]] [$factory]
+        [#[ignore = "not run: the factory has no foreign writer"]] }
     };
-    ($(#[$attribute:meta])+ $factory:expr, with foreign writer) => {
-        $crate::lease_store_conformance_tests! { [$(#[$attribute])+] [$factory] [] }
+    (#[$test:meta] #[$other:meta] $factory:expr, with foreign writer) => {
+        $crate::lease_store_conformance_tests! { [#[$test] #[$other]] [$factory] [] }
+    };
+    (#[$test:meta] $factory:expr $(,)?) => {
+        $crate::lease_store_conformance_tests! { [#[$test]] [$factory]
+        [#[ignore = "not run: the factory has no foreign writer"]] }
+    };
+    (#[$test:meta] $factory:expr, with foreign writer) => {
+        $crate::lease_store_conformance_tests! { [#[$test]] [$factory] [] }
     };
 }
 

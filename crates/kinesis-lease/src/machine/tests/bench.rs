@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use kinesis_core::lease::{CoolDown, Lease, LeaseKey, LeaseWrite, Outcome, StoreError, TenureToken};
 use kinesis_core::{Checkpoint, Position, WorkerId};
 
-use crate::sim::key;
 use crate::machine::{Action, BatchId, Event, Look, Machine, Request};
 use crate::memory::apply_to_rows;
+use crate::sim::key;
 use crate::{LeaseConfig, LossReason};
 
 pub(super) fn worker(name: &str) -> WorkerId {

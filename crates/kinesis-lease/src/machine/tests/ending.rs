@@ -8,8 +8,8 @@ use kinesis_core::directory::{DirectoryError, ShardInfo};
 use kinesis_core::lease::{Lease, StoreError, TenureToken};
 
 use super::bench::{Bench, Store, fresh, millis, number, owned, worker};
-use crate::sim::key;
 use crate::machine::{Action, Event, Look, Request};
+use crate::sim::key;
 use crate::{LeaseError, LossReason, ops};
 
 fn child(shard: u32, parents: &[u32]) -> Lease {

@@ -1,4 +1,4 @@
-//! Rows as columns.
+//! The row of a lease as columns of an SQL table: what the SQL stores share.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,15 +7,13 @@ use bytes::Bytes;
 use kinesis_core::lease::{CoolDown, FieldWrite, Lease, LeaseKey, PrivateValue, StoreError};
 use kinesis_core::{Checkpoint, HashKeyRange, Position, ShardId, Timestamp};
 use serde_json::{Map, Value as Json};
-use sqlx::Row;
-use sqlx::query::Query;
-use sqlx::sqlite::{Sqlite, SqliteArguments, SqliteRow};
+use sqlx::Row as _;
 
 /// The key, in the order of the primary key.
-pub(super) const KEY: &[&str] = &["application", "stream", "shard"];
+pub(crate) const KEY: &[&str] = &["application", "stream", "shard"];
 
 /// Everything else.
-pub(super) const FIELDS: &[&str] = &[
+pub(crate) const FIELDS: &[&str] = &[
     "owner",
     "counter",
     "epoch",
@@ -40,29 +38,50 @@ pub(super) const FIELDS: &[&str] = &[
 
 /// A value of a column.
 #[derive(Debug)]
-pub(super) enum Value {
+pub(crate) enum Value {
     Text(Option<String>),
     Number(Option<i64>),
     Real(Option<f64>),
     Bytes(Option<Vec<u8>>),
 }
 
-impl Value {
-    pub(super) fn bind(
-        self,
-        query: Query<'_, Sqlite, SqliteArguments>,
-    ) -> Query<'_, Sqlite, SqliteArguments> {
-        match self {
-            Self::Text(value) => query.bind(value),
-            Self::Number(value) => query.bind(value),
-            Self::Real(value) => query.bind(value),
-            Self::Bytes(value) => query.bind(value),
-        }
-    }
+/// A row that columns can be read from by name. Errors name the column, and nothing of the value.
+pub(crate) trait Columns {
+    fn text(&self, column: &str) -> Result<Option<String>, String>;
+    fn number(&self, column: &str) -> Result<Option<i64>, String>;
+    fn real(&self, column: &str) -> Result<Option<f64>, String>;
+    fn bytes(&self, column: &str) -> Result<Option<Vec<u8>>, String>;
 }
 
+macro_rules! columns_of {
+    ($row:ty) => {
+        impl Columns for $row {
+            fn text(&self, column: &str) -> Result<Option<String>, String> {
+                self.try_get(column).map_err(|error| error.to_string())
+            }
+
+            fn number(&self, column: &str) -> Result<Option<i64>, String> {
+                self.try_get(column).map_err(|error| error.to_string())
+            }
+
+            fn real(&self, column: &str) -> Result<Option<f64>, String> {
+                self.try_get(column).map_err(|error| error.to_string())
+            }
+
+            fn bytes(&self, column: &str) -> Result<Option<Vec<u8>>, String> {
+                self.try_get(column).map_err(|error| error.to_string())
+            }
+        }
+    };
+}
+
+#[cfg(feature = "postgres")]
+columns_of!(sqlx::postgres::PgRow);
+#[cfg(feature = "sqlite")]
+columns_of!(sqlx::sqlite::SqliteRow);
+
 /// The columns that a field of a lease is kept in; `None` for a field that this store does not know.
-pub(super) fn columns(field: &FieldWrite) -> Option<&'static [&'static str]> {
+pub(crate) fn columns(field: &FieldWrite) -> Option<&'static [&'static str]> {
     let columns: &[&str] = match field {
         FieldWrite::Owner(_) => &["owner"],
         FieldWrite::AddCounter(_) => &["counter"],
@@ -84,7 +103,7 @@ pub(super) fn columns(field: &FieldWrite) -> Option<&'static [&'static str]> {
 }
 
 /// The value of a column for a lease.
-pub(super) fn value(lease: &Lease, column: &str) -> Value {
+pub(crate) fn value(lease: &Lease, column: &str) -> Value {
     match column {
         "owner" => text(lease.owner.as_ref()),
         "counter" => number(lease.counter),
@@ -141,29 +160,29 @@ fn list(shards: &[ShardId]) -> String {
 }
 
 /// The key of a row, which is readable even where the rest is not.
-pub(super) fn read_key(row: &SqliteRow) -> Result<LeaseKey, String> {
+pub(crate) fn read_key(row: &dyn Columns) -> Result<LeaseKey, String> {
     Ok(LeaseKey::new(parsed(row, "application")?, parsed(row, "stream")?, parsed(row, "shard")?))
 }
 
 /// Reads a row.
-pub(super) fn read(row: &SqliteRow) -> Result<Lease, StoreError> {
+pub(crate) fn read(row: &dyn Columns) -> Result<Lease, StoreError> {
     let key = read_key(row).map_err(|problem| {
         StoreError::misconfigured(format!("the lease table has a row without a valid key: {problem}"), None)
     })?;
     read_fields(row, key.clone()).map_err(|problem| StoreError::corrupt(key, problem))
 }
 
-fn read_fields(row: &SqliteRow, key: LeaseKey) -> Result<Lease, String> {
-    let checkpoint = read_checkpoint(get::<Option<String>>(row, "checkpoint")?, row, "sub_sequence")?
-        .ok_or("checkpoint is missing")?;
+fn read_fields(row: &dyn Columns, key: LeaseKey) -> Result<Lease, String> {
+    let checkpoint =
+        read_checkpoint(row.text("checkpoint")?, row, "sub_sequence")?.ok_or("checkpoint is missing")?;
     let mut lease = Lease::new(key, checkpoint);
     lease.owner = optional(row, "owner")?;
     lease.counter = unsigned(row, "counter")?;
     lease.epoch = unsigned(row, "epoch")?;
     lease.token = optional(row, "token")?;
-    lease.pending = read_checkpoint(get(row, "pending")?, row, "pending_sub_sequence")?;
-    lease.pending_state = get::<Option<Vec<u8>>>(row, "pending_state")?.map(Bytes::from);
-    lease.anchor = get::<Option<i64>>(row, "anchor_ms")?.map(Timestamp::from_millis);
+    lease.pending = read_checkpoint(row.text("pending")?, row, "pending_sub_sequence")?;
+    lease.pending_state = row.bytes("pending_state")?.map(Bytes::from);
+    lease.anchor = row.number("anchor_ms")?.map(Timestamp::from_millis);
     lease.parents = read_list(row, "parents")?;
     lease.children = read_list(row, "children")?;
     lease.hash_range = match (optional(row, "hash_start")?, optional(row, "hash_end")?) {
@@ -174,8 +193,8 @@ fn read_fields(row: &SqliteRow, key: LeaseKey) -> Result<Lease, String> {
     };
     lease.owner_switches = unsigned(row, "owner_switches")?;
     lease.checkpoint_owner = optional(row, "checkpoint_owner")?;
-    lease.throughput_kbps = get(row, "throughput_kbps")?;
-    lease.cool_down = match get::<Option<i64>>(row, "cool_down_ms")? {
+    lease.throughput_kbps = row.real("throughput_kbps")?;
+    lease.cool_down = match row.number("cool_down_ms")? {
         Some(rest) => {
             let rest = u64::try_from(rest).map_err(|_| "cool_down_ms is negative")?;
             let failures = unsigned(row, "cool_down_failures")?;
@@ -183,43 +202,37 @@ fn read_fields(row: &SqliteRow, key: LeaseKey) -> Result<Lease, String> {
         }
         None => None,
     };
-    lease.private = match get::<Option<String>>(row, "private")? {
+    lease.private = match row.text("private")? {
         Some(text) => read_private(&text).ok_or("private is not what this store writes")?,
         None => BTreeMap::new(),
     };
     Ok(lease)
 }
 
-fn get<'r, T>(row: &'r SqliteRow, column: &str) -> Result<T, String>
-where
-    T: sqlx::Decode<'r, Sqlite> + sqlx::Type<Sqlite>,
-{
-    // The error names the column and both types, and nothing of the value.
-    row.try_get(column).map_err(|error| error.to_string())
+fn unsigned(row: &dyn Columns, column: &str) -> Result<u64, String> {
+    let number = row.number(column)?.ok_or_else(|| format!("{column} is missing"))?;
+    u64::try_from(number).map_err(|_| format!("{column} is negative"))
 }
 
-fn unsigned(row: &SqliteRow, column: &str) -> Result<u64, String> {
-    u64::try_from(get::<i64>(row, column)?).map_err(|_| format!("{column} is negative"))
-}
-
-fn parsed<T: std::str::FromStr>(row: &SqliteRow, column: &str) -> Result<T, String> {
+fn parsed<T: std::str::FromStr>(row: &dyn Columns, column: &str) -> Result<T, String> {
     optional(row, column)?.ok_or_else(|| format!("{column} is missing"))
 }
 
-fn optional<T: std::str::FromStr>(row: &SqliteRow, column: &str) -> Result<Option<T>, String> {
-    let text = get::<Option<String>>(row, column)?;
-    text.map(|text| text.parse().map_err(|_| format!("{column} cannot be understood"))).transpose()
+fn optional<T: std::str::FromStr>(row: &dyn Columns, column: &str) -> Result<Option<T>, String> {
+    row.text(column)?
+        .map(|text| text.parse().map_err(|_| format!("{column} cannot be understood")))
+        .transpose()
 }
 
-fn read_list(row: &SqliteRow, column: &str) -> Result<Vec<ShardId>, String> {
-    let text = get::<String>(row, column)?;
+fn read_list(row: &dyn Columns, column: &str) -> Result<Vec<ShardId>, String> {
+    let text = row.text(column)?.ok_or_else(|| format!("{column} is missing"))?;
     let parse = |line: &str| line.parse().map_err(|_| format!("{column} cannot be understood"));
     text.lines().map(parse).collect()
 }
 
 fn read_checkpoint(
     text: Option<String>,
-    row: &SqliteRow,
+    row: &dyn Columns,
     sub_column: &str,
 ) -> Result<Option<Checkpoint>, String> {
     let Some(text) = text else { return Ok(None) };
@@ -236,7 +249,15 @@ fn read_checkpoint(
 }
 
 fn private_text(private: &BTreeMap<String, PrivateValue>) -> String {
-    let value = |value: &PrivateValue| match value {
+    let entries = private.iter().map(|(name, value)| (name.clone(), private_json(value)));
+    Json::Object(entries.collect()).to_string()
+}
+
+/// A private attribute as it is kept: its kind and its content.
+pub(crate) fn private_json(value: &PrivateValue) -> Json {
+    let (kind, content) = match value {
+        // Some databases have no place for this character in a text.
+        PrivateValue::Text(text) if text.contains('\0') => ("utf8", Json::from(hex(text.as_bytes()))),
         PrivateValue::Text(text) => ("text", Json::from(text.as_str())),
         PrivateValue::Number(number) => ("number", Json::from(*number)),
         PrivateValue::Binary(bytes) => ("binary", Json::from(hex(bytes))),
@@ -244,11 +265,7 @@ fn private_text(private: &BTreeMap<String, PrivateValue>) -> String {
         // debug-ok: goes into the row, never into a message
         other => ("text", Json::from(format!("{other:?}"))),
     };
-    let entries = private.iter().map(|(name, attribute)| {
-        let (kind, content) = value(attribute);
-        (name.clone(), Json::Object(Map::from_iter([(kind.to_owned(), content)])))
-    });
-    Json::Object(entries.collect()).to_string()
+    Json::Object(Map::from_iter([(kind.to_owned(), content)]))
 }
 
 fn read_private(text: &str) -> Option<BTreeMap<String, PrivateValue>> {
@@ -259,6 +276,7 @@ fn read_private(text: &str) -> Option<BTreeMap<String, PrivateValue>> {
             let (kind, content) = attribute.as_object()?.iter().next()?;
             let value = match kind.as_str() {
                 "text" => PrivateValue::Text(content.as_str()?.to_owned()),
+                "utf8" => PrivateValue::Text(String::from_utf8(unhex(content.as_str()?)?).ok()?),
                 "number" => PrivateValue::Number(content.as_i64()?),
                 "binary" => PrivateValue::Binary(Bytes::from(unhex(content.as_str()?)?)),
                 _ => return None,
@@ -275,4 +293,12 @@ fn hex(bytes: &[u8]) -> String {
 fn unhex(text: &str) -> Option<Vec<u8>> {
     let pairs = text.as_bytes().chunks(2);
     pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
+}
+
+/// The same error for another write of the call.
+pub(crate) fn again(error: &StoreError) -> StoreError {
+    match error {
+        StoreError::Misconfigured { problem, .. } => StoreError::misconfigured(problem.clone(), None),
+        other => StoreError::unavailable(other.to_string()),
+    }
 }

@@ -81,6 +81,14 @@ impl ServiceError {
         Self::new("AccessDeniedException", 400, message)
     }
 
+    pub(crate) fn dry_run() -> Self {
+        Self::new(
+            "DryRunOperationException",
+            400,
+            "The request was rejected because the DryRun parameter was specified.",
+        )
+    }
+
     pub(crate) fn internal_failure() -> Self {
         Self::new("InternalFailure", 500, "The request processing has failed because of an unknown error.")
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use aws_sdk_kinesis::primitives::Blob;
 use aws_sdk_kinesis::types::{ShardFilter, ShardFilterType, ShardIteratorType};
 use kinesis_testkit::{DEFAULT_START_SECONDS, Fault, Operation, Outcome, TestClock, TestKinesis};
-use support::{SHARD_0, entry, oldest, read, time, with_stream};
+use support::{SHARD_0, code, entry, oldest, read, time, with_stream};
 
 #[tokio::test(start_paused = true)]
 async fn the_log_tells_when_calls_came_and_what_they_asked() {
@@ -143,4 +143,20 @@ async fn a_following_clock_can_be_moved_ahead() {
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert_eq!(kinesis.clock().now().duration_since(before).unwrap(), Duration::from_secs(7));
     assert_eq!(kinesis.clock().elapsed(), Duration::from_secs(7));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_trial_run_is_refused_and_changes_nothing() {
+    let (kinesis, client) = with_stream(1);
+    let put = || client.put_record().stream_name("s").partition_key("k").data(Blob::new("x")).dry_run(true);
+    assert_eq!(code(put().send().await), "DryRunOperationException");
+    assert_eq!(code(put().stream_name("t").send().await), "ResourceNotFoundException");
+    let many = client.put_records().stream_name("s").records(support::entry("k", "x")).dry_run(true);
+    assert_eq!(code(many.send().await), "DryRunOperationException");
+    assert_eq!(kinesis.record_count("s").unwrap(), 0);
+    let iterator = support::oldest(&client, "s", support::SHARD_0).await;
+    let read = client.get_records().shard_iterator(iterator).dry_run(true);
+    assert_eq!(code(read.send().await), "DryRunOperationException");
+    put().dry_run(false).send().await.unwrap();
+    assert_eq!(kinesis.record_count("s").unwrap(), 1);
 }

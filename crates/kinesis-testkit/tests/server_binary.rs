@@ -84,7 +84,10 @@ fn a_bad_option_ends_it_with_its_name_and_the_usage() {
     assert_eq!(running.0.wait().unwrap().code(), Some(2));
     let mut text = String::new();
     running.0.stderr.take().unwrap().read_to_string(&mut text).unwrap();
-    assert!(text.starts_with("kinesis-test-server: --prot is no option\n\nusage: "), "{text}");
+    assert!(
+        text.starts_with("kinesis-test-server: --prot is no option\n\nAn Amazon Kinesis for tests"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -96,4 +99,46 @@ fn a_port_in_use_is_an_error() {
     let mut text = String::new();
     running.0.stderr.take().unwrap().read_to_string(&mut text).unwrap();
     assert!(text.contains("in use"), "{text}");
+}
+
+#[test]
+fn an_unknown_rule_is_refused_with_the_known_ones() {
+    let mut running = Running(server(&["--without", "gravity"]).spawn().unwrap());
+    assert_eq!(running.0.wait().unwrap().code(), Some(2));
+    let mut text = String::new();
+    running.0.stderr.take().unwrap().read_to_string(&mut text).unwrap();
+    assert!(text.contains("no rule has the name `gravity`; the rules are read-call-rate, "), "{text}");
+}
+
+#[test]
+fn help_is_printed_and_nothing_is_served() {
+    let output = server(&["--port", "0", "--help"]).output().unwrap();
+    assert!(output.status.success());
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("--memory-limit MIB"), "{text}");
+    assert!(text.contains("take-over "), "{text}");
+    assert!(!text.contains("listening on http"), "{text}");
+}
+
+#[test]
+fn the_log_tells_the_start_the_calls_and_the_end() {
+    let mut command = server(&["--port", "0", "--stream", "s:1"]);
+    let mut running = Running(command.env("RUST_LOG", "debug").spawn().unwrap());
+    let mut lines = BufReader::new(running.0.stdout.take().unwrap()).lines();
+    let line = lines.next().unwrap().unwrap();
+    let addr = line.strip_prefix("listening on http://").unwrap();
+    let mut connection = std::net::TcpStream::connect(addr).unwrap();
+    let head =
+        "POST / HTTP/1.1\r\nhost: x\r\nconnection: close\r\nx-amz-target: Kinesis_20131202.DescribeStream";
+    let body = r#"{"StreamName":"t"}"#;
+    let request = format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    std::io::Write::write_all(&mut connection, request.as_bytes()).unwrap();
+    connection.read_to_end(&mut Vec::new()).unwrap();
+    let ended = Command::new("kill").args(["-TERM", &running.0.id().to_string()]).status().unwrap();
+    assert!(ended.success() && running.0.wait().unwrap().success());
+    let mut log = String::new();
+    running.0.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+    for part in ["ready", "call", "DescribeStream", "ResourceNotFoundException", "ending"] {
+        assert!(log.contains(part), "no {part} in {log}");
+    }
 }

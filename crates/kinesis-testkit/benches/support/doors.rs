@@ -1,13 +1,9 @@
 //! The two doors to the service: the in-process connector and a socket.
 
 use std::net::SocketAddr;
-use std::sync::OnceLock;
 
-use aws_smithy_runtime_api::client::http::{
-    HttpClient, HttpConnector as _, HttpConnectorSettings, SharedHttpClient, SharedHttpConnector,
-};
+use aws_smithy_runtime_api::client::http::{HttpConnector as _, SharedHttpConnector};
 use aws_smithy_runtime_api::client::orchestrator::HttpRequest;
-use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
 use aws_smithy_types::body::SdkBody;
 use http_body_util::{BodyExt as _, Full};
 use hyper::Request;
@@ -17,6 +13,11 @@ use hyper_util::rt::TokioIo;
 use kinesis_testkit::{Rule, Server, TestClock, TestKinesis};
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
+
+#[path = "../../tests/support/in_process.rs"]
+mod in_process;
+
+use in_process::connector;
 
 /// A service with a stream `s` of one shard, and a server for it on a thread of its own.
 pub(crate) struct Service {
@@ -73,9 +74,7 @@ impl Door {
         let Self { runtime, way } = self;
         runtime.block_on(async {
             match way {
-                Way::InProcess(connector) => {
-                    whole(in_process(connector, operation, format, body).await).await
-                }
+                Way::InProcess(connector) => whole(ask(connector, operation, format, body).await).await,
                 Way::Http(_, sender) => whole(over_http(sender, operation, format, body).await).await,
             }
         })
@@ -87,7 +86,7 @@ impl Door {
         runtime.block_on(async {
             match way {
                 Way::InProcess(connector) => {
-                    count(in_process(connector, operation, format, body).await, wanted).await
+                    count(ask(connector, operation, format, body).await, wanted).await
                 }
                 Way::Http(addr, sender) => {
                     let read = count(over_http(sender, operation, format, body).await, wanted).await;
@@ -123,15 +122,10 @@ impl Door {
 }
 
 async fn in_process_reply(connector: &SharedHttpConnector, format: &str, body: Vec<u8>) -> SdkBody {
-    in_process(connector, "SubscribeToShard", format, body).await
+    ask(connector, "SubscribeToShard", format, body).await
 }
 
-async fn in_process(
-    connector: &SharedHttpConnector,
-    operation: &str,
-    format: &str,
-    body: Vec<u8>,
-) -> SdkBody {
+async fn ask(connector: &SharedHttpConnector, operation: &str, format: &str, body: Vec<u8>) -> SdkBody {
     let mut request = HttpRequest::new(SdkBody::from(body));
     request.set_method("POST").unwrap();
     request.set_uri("http://localhost/").unwrap();
@@ -177,30 +171,4 @@ async fn count<B: Body<Data = Bytes, Error: std::fmt::Debug> + Unpin>(mut body: 
         read += frame.unwrap().into_data().map_or(0, |data| data.len());
     }
     read
-}
-
-/// Keeps the connector that the SDK gets.
-#[derive(Debug)]
-struct Capture {
-    inner: SharedHttpClient,
-    taken: std::sync::Arc<OnceLock<SharedHttpConnector>>,
-}
-
-impl HttpClient for Capture {
-    fn http_connector(
-        &self,
-        settings: &HttpConnectorSettings,
-        components: &RuntimeComponents,
-    ) -> SharedHttpConnector {
-        self.taken.get_or_init(|| self.inner.http_connector(settings, components)).clone()
-    }
-}
-
-/// The in-process connector, without the SDK in front of it.
-async fn connector(kinesis: &TestKinesis) -> SharedHttpConnector {
-    let taken = std::sync::Arc::new(OnceLock::new());
-    let capture = Capture { inner: kinesis.http_client(), taken: taken.clone() };
-    let config = kinesis.sdk_config().into_builder().http_client(SharedHttpClient::new(capture)).build();
-    aws_sdk_kinesis::Client::new(&config).list_streams().send().await.unwrap();
-    taken.get().unwrap().clone()
 }

@@ -9,6 +9,8 @@ use kinesis_testkit::{Builder, Rule, Server, TestClock, TestKinesis};
 use tokio::signal::unix::{SignalKind, signal};
 
 const USAGE: &str = "\
+An Amazon Kinesis for tests: all of its data are in memory and gone when it ends.
+
 usage: kinesis-test-server [OPTIONS]
 
   --port N             port on 127.0.0.1 to listen on; 0 takes a free one (default 4567)
@@ -18,10 +20,18 @@ usage: kinesis-test-server [OPTIONS]
   --account-id ID      account of the ARNs (default 123456789012)
   --seed N             seed of the sequence numbers (default 0)
   --stream NAME:N      makes an active stream of N shards; may be given again
-  --without RULE       switches a rule of the service off; may be given again
+  --without RULE       switches a rule of the service off, `throughput` all quotas per second; may be given again
   --rules FILE         scripts the faults of a JSON file, see the documentation of `Faults::add_json`
+  --memory-limit MIB   the most that all records may hold; beyond it the oldest ones go (default 2048)
   --help               prints this text
+
+It prints a line `listening on URL` for each port on the standard output when it is ready, the plain one last. Any AWS SDK
+takes that URL as its endpoint, with any credentials. What happens is told on the standard error; RUST_LOG=debug tells
+each call, RUST_LOG=off nothing. It ends on SIGTERM and SIGINT, after the calls in flight.
 ";
+
+/// What stands for all rules of throughput.
+const THROUGHPUT: &str = "throughput";
 
 /// The port if none is given.
 const DEFAULT_PORT: u16 = 4567;
@@ -34,6 +44,16 @@ struct Options {
     builder: Builder,
     streams: Vec<(String, usize)>,
     rules: Vec<PathBuf>,
+}
+
+/// The usage and the rules with the documentation that they come from.
+fn help() -> String {
+    let width = Rule::ALL.iter().map(|rule| rule.name().len()).max().unwrap_or_default();
+    let line = |rule: Rule| format!("  {:width$}  {}\n", rule.name(), rule.documentation());
+    format!(
+        "{USAGE}\nRULE is one of these, each with the page of the AWS documentation that it comes from:\n\n{}",
+        Rule::ALL.map(line).concat()
+    )
 }
 
 /// What the command line asks for.
@@ -71,10 +91,19 @@ fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Command, String>
                 options.streams.push((stream.to_owned(), number(&name, shards)?));
             }
             "--rules" => options.rules.push(value()?.into()),
+            "--memory-limit" => {
+                let mib: u32 = number(&name, &value()?)?;
+                options.builder = options.builder.memory_limit(u64::from(mib) << 20);
+            }
             "--without" => {
-                let rule: Rule = value()?.parse().map_err(|error| {
+                let value = value()?;
+                if value == THROUGHPUT {
+                    options.builder = options.builder.without_throughput_limits();
+                    continue;
+                }
+                let rule: Rule = value.parse().map_err(|error| {
                     let rules = Rule::ALL.map(Rule::name).join(", ");
-                    format!("--without: {error}; the rules are {rules}")
+                    format!("--without: {error}; the rules are {rules}, and {THROUGHPUT} for all quotas per second")
                 })?;
                 options.builder = options.builder.without(rule);
             }
@@ -151,7 +180,7 @@ async fn main() -> ExitCode {
     let (text, code) = match parse(std::env::args().skip(1)) {
         Ok(Command::Help) => {
             // A reader that is gone needs no usage.
-            let _ = io::stdout().write_all(USAGE.as_bytes());
+            let _ = io::stdout().write_all(help().as_bytes());
             return ExitCode::SUCCESS;
         }
         Ok(Command::Serve(options)) => {
@@ -189,6 +218,7 @@ mod tests {
         for (line, message) in [
             ("--port", "--port needs a value"),
             ("--port 70000", "--port: `70000` is not a number in its range"),
+            ("--memory-limit lots", "--memory-limit: `lots` is not a number in its range"),
             ("--port -1", "--port: `-1` is not a number in its range"),
             ("--stream a", "--stream wants NAME:SHARDS"),
             ("--tls", "--tls is no option"),
@@ -197,5 +227,13 @@ mod tests {
             assert_eq!(parse_words(line).unwrap_err(), message);
         }
         assert!(parse_words("--without x").unwrap_err().contains("the rules are read-call-rate"));
+        assert!(parse_words("--without throughput --memory-limit 64").is_ok());
+    }
+
+    #[test]
+    fn the_help_names_every_rule_with_its_documentation() {
+        for rule in Rule::ALL {
+            assert!(help().contains(rule.name()) && help().contains(rule.documentation()), "{rule}");
+        }
     }
 }

@@ -29,7 +29,7 @@ fn records() -> Vec<RecordOutput> {
             )),
             data: Blob(Bytes::from((0..length).map(|byte| byte as u8).collect::<Vec<_>>())),
             partition_key: key.map(Into::into),
-            encryption_type: (length % 2 == 0).then_some("KMS"),
+            encryption_type: length.is_multiple_of(2).then_some("KMS"),
         }
     };
     lengths.map(record).collect()

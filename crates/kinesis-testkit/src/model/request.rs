@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::{Blob, Operation, Timestamp};
+use crate::error::ServiceError;
 
 /// Declares the request enum from the operations and their inputs.
 macro_rules! requests {
@@ -70,6 +71,18 @@ requests! {
     UpdateShardCount(UpdateShardCountInput),
     UpdateStreamMode(StreamModeInput),
     UpdateStreamRecordDistributionStrategy(DistributionInput),
+}
+
+/// Whether a call is only to be tried. Trials are refused when everything else about them was found good.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct DryRun(Option<bool>);
+
+impl DryRun {
+    /// Refuses a trial.
+    pub(crate) fn check(self) -> Result<(), ServiceError> {
+        if self.0 == Some(true) { Err(ServiceError::dry_run()) } else { Ok(()) }
+    }
 }
 
 /// How a request names its stream: by name or by ARN.
@@ -176,6 +189,8 @@ pub(crate) struct ShardFilterInput {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct GetShardIteratorInput {
+    #[serde(default)]
+    pub(crate) dry_run: DryRun,
     pub(crate) stream_name: Option<String>,
     #[serde(rename = "StreamARN")]
     pub(crate) stream_arn: Option<String>,
@@ -188,6 +203,8 @@ pub(crate) struct GetShardIteratorInput {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct GetRecordsInput {
+    #[serde(default)]
+    pub(crate) dry_run: DryRun,
     pub(crate) shard_iterator: Option<String>,
     pub(crate) limit: Option<i64>,
     #[serde(rename = "StreamARN")]
@@ -197,6 +214,8 @@ pub(crate) struct GetRecordsInput {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct PutRecordInput {
+    #[serde(default)]
+    pub(crate) dry_run: DryRun,
     pub(crate) stream_name: Option<String>,
     #[serde(rename = "StreamARN")]
     pub(crate) stream_arn: Option<String>,
@@ -209,6 +228,8 @@ pub(crate) struct PutRecordInput {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct PutRecordsInput {
+    #[serde(default)]
+    pub(crate) dry_run: DryRun,
     pub(crate) stream_name: Option<String>,
     #[serde(rename = "StreamARN")]
     pub(crate) stream_arn: Option<String>,
@@ -277,6 +298,8 @@ pub(crate) struct ListStreamConsumersInput {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct SubscribeToShardInput {
+    #[serde(default)]
+    pub(crate) dry_run: DryRun,
     #[serde(rename = "ConsumerARN")]
     pub(crate) consumer_arn: Option<String>,
     pub(crate) shard_id: Option<String>,

@@ -42,6 +42,7 @@ impl Kinesis {
             timestamp: input.timestamp,
         };
         let position = start.resolve(now, stream, shard, &account, future_refused)?;
+        input.dry_run.check()?;
         let quota = &mut stream.shards[shard].quotas.iterator_calls;
         if limited {
             if !quota.holds(now, 1) {
@@ -110,6 +111,7 @@ impl Kinesis {
         if let Some(horizon) = horizon {
             shard.trim(horizon);
         }
+        input.dry_run.check()?;
         let allowed = (!calls_limited || shard.quotas.read_calls.holds(now, 1))
             && (!bytes_limited || shard.quotas.read_bytes.holds(now, 1));
         if !allowed {

@@ -105,6 +105,7 @@ impl Kinesis {
             )));
         }
         let position = start.resolve(now, stream, shard, &account, refuse_future)?;
+        input.dry_run.check()?;
         let incarnation = stream.incarnation;
         let registered = stream.consumers.get_mut(&consumer).expect("it was just looked at");
         let slot = registered.slots.entry(shard).or_insert_with(|| Slot::new(now));

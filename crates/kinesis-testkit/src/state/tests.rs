@@ -35,6 +35,7 @@ fn subscribe(kinesis: &mut Kinesis, now: Moment, arn: &str, shard: &str) -> u64 
             kind: Some("LATEST".to_owned()),
             ..StartingPosition::default()
         }),
+        ..SubscribeToShardInput::default()
     };
     let reply = kinesis.call(now, Request::SubscribeToShard(input), &RecordFaults::default());
     let Ok(Response::Subscribed(number)) = reply else { panic!("{:?}", reply.map(drop)) };

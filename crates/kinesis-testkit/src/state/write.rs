@@ -64,6 +64,7 @@ impl Kinesis {
         self.check_key(&name)?;
         let stream = self.find_serving(&input)?;
         let record = check(entry, None, stream, rules)?;
+        input.dry_run.check()?;
         let (sequence_number, shard_id) = stream.write(now, record, rules, &account)?;
         let encryption_type = stream.encryption_of_records();
         self.make_room();
@@ -112,6 +113,7 @@ impl Kinesis {
                 limits::WRITE_BYTES_PER_CALL >> 20
             )));
         }
+        input.dry_run.check()?;
         let mut failed = 0;
         let mut results = vec![PutResult::default(); records.len()];
         // The results keep the order of the request, whatever the order of the records in the stream.

@@ -12,7 +12,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// What was waited for did not come in time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("waited {within:?} for {what}")]
+#[error("waited {} s for {what}", .within.as_secs_f64())]
 #[non_exhaustive]
 pub struct WaitError {
     /// What was waited for.

@@ -43,7 +43,7 @@ async fn a_wait_gives_up_at_its_limit_and_says_for_what() {
     let (kinesis, _client) = with_stream(1);
     let begun = Instant::now();
     let error = kinesis.wait_for_records("s", 1, Duration::from_secs(3)).await.unwrap_err();
-    assert_eq!(error.to_string(), "waited 3s for 1 records of stream s");
+    assert_eq!(error.to_string(), "waited 3 s for 1 records of stream s");
     assert_eq!(begun.elapsed(), Duration::from_secs(3));
     let error = kinesis.wait_for_active_stream("t", Duration::ZERO).await.unwrap_err();
     assert_eq!(error.what, "stream t to be ACTIVE");

@@ -199,3 +199,39 @@ async fn bad_names_and_numbers_are_refused() {
     assert_eq!(code(create("s", -1).await), "ValidationException");
     assert_eq!(code(client.create_stream().stream_name("s").send().await), "ValidationException");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_made_anew_is_another_one() {
+    let (kinesis, client) = with_stream(2);
+    let old = kinesis.put("s", "k", "old").unwrap();
+    let consumer = kinesis.register_consumer("s", "app").unwrap();
+    let iterator = support::oldest(&client, "s", &old.shard_id).await;
+    let page = client.list_shards().stream_name("s").max_results(1).send().await.unwrap();
+    client.delete_stream().stream_name("s").send().await.unwrap();
+    kinesis.wait_for_no_stream("s", std::time::Duration::from_secs(5)).await.unwrap();
+    kinesis.create_stream("s", 2).unwrap();
+
+    assert_eq!(kinesis.record_count("s").unwrap(), 0);
+    let read = client.get_records().shard_iterator(iterator).send().await;
+    assert_eq!(code(read), "ResourceNotFoundException");
+    let list = client.list_shards().set_next_token(page.next_token).send().await;
+    assert_eq!(code(list), "ResourceNotFoundException");
+    let start = client.get_shard_iterator().stream_name("s").shard_id(&old.shard_id);
+    let start = start.shard_iterator_type(aws_sdk_kinesis::types::ShardIteratorType::AfterSequenceNumber);
+    let start = start.starting_sequence_number(old.sequence_number).send().await;
+    assert_eq!(code(start), "InvalidArgumentException");
+    let described = client.describe_stream_consumer().consumer_arn(consumer).send().await;
+    assert_eq!(code(described), "ResourceNotFoundException");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_may_name_its_stream_and_then_must_name_the_right_one() {
+    let (kinesis, client) = with_stream(1);
+    kinesis.create_stream("t", 1).unwrap();
+    let iterator = support::oldest(&client, "s", support::SHARD_0).await;
+    let read = |stream: &str| {
+        client.get_records().shard_iterator(&iterator).stream_arn(kinesis.stream_arn(stream)).send()
+    };
+    read("s").await.unwrap();
+    assert_eq!(code(read("t").await), "InvalidArgumentException");
+}

@@ -15,7 +15,8 @@ and not of what surrounds it. Each number is the fastest of many short turns.
 
 The goal is 300 MB of GetRecords and of events per second on one core, with bounded memory. A service of one shard holds
 one page: ten mebibytes or 10,000 records. `get_records` reads it in one call, `events` replays it through a new
-subscription, `put_records` stores up to 500 records in one call. No quota per second is on; everything else is.
+subscription, `put_records` stores up to 500 records in one call. Every quota per second is off, and so are the life of iterators
+and the pause between subscriptions, because a row repeats its call; everything else is on.
 
 Rows without `_http` call the in-process connector, with the service and the caller on one thread, so they are what the
 service costs, and the caller only counts bytes. Rows with `_http` go over a loopback socket to a client on a thread of

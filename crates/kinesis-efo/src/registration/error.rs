@@ -127,8 +127,9 @@ impl RegistrationError {
         }
     }
 
-    /// The error of a reader of `shard`, for the caller to decide.
-    pub(crate) fn into_source_error(self, shard: ShardRef) -> SourceError {
+    /// The error of a reader of `shard`: for want of the consumer it cannot begin.
+    #[must_use]
+    pub fn into_source_error(self, shard: ShardRef) -> SourceError {
         let action = self.action();
         let source = || BoxError::from(self.clone());
         match &self {

@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kinesis_consumer::efo::EfoConfig;
+use kinesis_consumer::lease::LeaseConfig;
 use kinesis_consumer::poll::PollConfig;
 use kinesis_consumer::{ConsumerConfig, ConsumerError, ReadMode, Record, RecordBatch};
 use kinesis_core::metrics::Recorder;
-use kinesis_testkit::{Fault, Operation, TestKinesis};
+use kinesis_testkit::{Fault, Operation, StreamFault, StreamPoint, TestKinesis};
 use tokio::time::Instant;
 
 use crate::common::{Journal, STREAM, World, eventually, stop};
@@ -267,4 +268,54 @@ async fn a_handler_that_hangs_closes_its_subscription_and_keeps_its_lease() {
     eventually(|| numbers.lock().unwrap().len() == 300).await;
     assert_eq!(*numbers.lock().unwrap(), (0..300).collect::<Vec<_>>());
     assert!(stop(&handle).await.is_clean());
+}
+
+/// S-048, R-01: while a subscription is silent, or the call for it hangs, positions are stored within
+/// `checkpoint_interval` and leases are renewed within `heartbeat_interval`.
+#[tokio::test(start_paused = true)]
+async fn a_silent_subscription_holds_up_no_checkpoint_and_no_renewal() {
+    let silence = StreamFault::Silence(Duration::MAX);
+    let faults = [Fault::in_stream(StreamPoint::AfterEvents(1), silence), Fault::Hang(Duration::MAX)];
+    for (interval, heartbeat) in
+        [(1, 3), (2, 5)].map(|(a, b)| (Duration::from_secs(a), Duration::from_secs(b)))
+    {
+        let world = World::new(1);
+        world.put(0, 10, 10);
+        let script = world.kinesis.faults().on(Operation::SubscribeToShard);
+        script.times(1).inject(faults[0].clone());
+        world.kinesis.faults().on(Operation::SubscribeToShard).always().inject(faults[1].clone());
+        let finished = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&finished);
+        let consumer = world
+            .consumer("w1")
+            .enhanced_fan_out("billing")
+            .checkpoint_interval(interval)
+            .lease(LeaseConfig::default().heartbeat_interval(heartbeat))
+            .for_each(move |record: Record| {
+                let log = Arc::clone(&log);
+                async move {
+                    tokio::time::sleep(Duration::from_millis(170)).await;
+                    log.lock().unwrap().push((Instant::now(), record));
+                    Ok::<_, Infallible>(())
+                }
+            });
+        let handle = consumer.build().unwrap().spawn();
+        tokio::time::sleep(Duration::from_secs(90)).await;
+        let finished = finished.lock().unwrap().clone();
+        assert_eq!(finished.len(), 10);
+        // The clock of the store's task wakes to the millisecond.
+        let slack = Duration::from_millis(50);
+        let writes = world.leases.writes_of(SHARD);
+        for (at, record) in &finished {
+            let stored = writes.iter().find(|(_, row)| {
+                row.checkpoint.position().is_some_and(|position| position >= record.position())
+            });
+            let late = stored.expect("it is stored").0 - *at;
+            assert!(late <= interval + slack, "stored {late:?} after it was finished, not {interval:?}");
+        }
+        let gap = writes.windows(2).map(|pair| pair[1].0 - pair[0].0).max().unwrap();
+        assert!(gap <= heartbeat + slack, "{gap:?} between two writes, not {heartbeat:?}");
+        assert!(world.kinesis.calls(Operation::SubscribeToShard) >= 4, "it was replaced and asked for again");
+        drop(handle);
+    }
 }

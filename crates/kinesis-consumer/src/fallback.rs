@@ -1,7 +1,6 @@
 //! Enhanced fan-out with a fall-back to polling.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -122,8 +121,8 @@ impl ShardSource for FallbackSource {
 type Pending<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 type Search = Pending<Result<(), RegistrationError>>;
 
-/// Reads one shard; from [`FallbackSource`].
-pub struct FallbackReader {
+/// Reads one shard.
+struct FallbackReader {
     source: FallbackSource,
     request: OpenShard,
     /// The last record that was handed out.
@@ -349,20 +348,5 @@ impl ShardReader for FallbackReader {
             State::ToEfo(closing) | State::ToPoll(closing) => closing.await,
             State::New | State::Pinning(_) | State::Waiting { .. } | State::Over => {}
         }
-    }
-}
-
-impl fmt::Debug for FallbackReader {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = match self.state {
-            State::New | State::Pinning(_) | State::Waiting { .. } => "waiting",
-            State::Subscribed(_) | State::ToEfo(_) => "subscribed",
-            State::Polling { .. } | State::ToPoll(_) => "polling",
-            State::Over => "over",
-        };
-        f.debug_struct("FallbackReader")
-            .field("shard", &self.request.shard)
-            .field("state", &state)
-            .finish_non_exhaustive()
     }
 }

@@ -27,7 +27,7 @@ pub use door::{BatchService, RecordService, ServiceFuture};
 pub use error::ConsumerError;
 #[cfg(all(feature = "efo", feature = "poll"))]
 #[cfg_attr(docsrs, doc(cfg(all(feature = "efo", feature = "poll"))))]
-pub use fallback::{FallbackConfig, FallbackReader, FallbackSource};
+pub use fallback::{FallbackConfig, FallbackSource};
 pub use kinesis_core::ConfigError;
 pub use processor::{Initialize, RecordProcessor};
 #[cfg(feature = "efo")]

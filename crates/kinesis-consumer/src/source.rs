@@ -24,6 +24,7 @@ pub(crate) struct Reading {
 }
 
 /// What sources are made of.
+#[allow(dead_code, reason = "without a way to read nothing is made")]
 struct Made<'a> {
     clients: &'a ClientSource,
     config: &'a ConsumerConfig,

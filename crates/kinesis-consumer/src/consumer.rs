@@ -87,7 +87,7 @@ impl Consumer {
             let mut early = stop.clone();
             tokio::select! {
                 biased;
-                () = async { drop(early.wait_for(Option::is_some).await) } => return Ok(Report::never_started()),
+                () = asked(&mut early) => return Ok(Report::never_started()),
                 found = efo.register(std::slice::from_ref(&self.0.stream)) => {
                     drop(found.map_err(ConsumerError::Registration)?);
                 }

@@ -217,7 +217,9 @@ impl FallbackReader {
                 let shard = self.request.shard.clone();
                 return Some(Err(SourceError::exhausted(shard, "DescribeStreamSummary", 1, error)));
             }
-            (State::Waiting { .. }, Outcome::Found(Ok(()))) => self.subscribe(),
+            (State::Waiting { .. }, Outcome::Found(Ok(()))) | (State::ToEfo(_), Outcome::Closed) => {
+                self.subscribe();
+            }
             (State::Waiting { .. }, Outcome::Found(Err(error))) => {
                 if !error.is_retryable() {
                     return Some(Err(error.into_source_error(self.request.shard.clone())));
@@ -243,7 +245,6 @@ impl FallbackReader {
             (State::Polling { reader, retry_at, .. }, Outcome::Due) => {
                 self.state = State::Polling { reader, search: Some(self.search()), retry_at };
             }
-            (State::ToEfo(_), Outcome::Closed) => self.subscribe(),
             (State::ToPoll(_), Outcome::Closed) => self.poll(None),
             (state, Outcome::Event(event)) => {
                 let subscribed = matches!(state, State::Subscribed(_));

@@ -99,6 +99,27 @@ async fn kinesis_poll_alone() {
     reader.close().await;
 }
 
+/// S-002: one shard, pushed as a stream, without leases.
+#[tokio::test(start_paused = true)]
+async fn kinesis_efo_alone() {
+    use kinesis_core::source::{OpenShard, ShardSource as _, SourceEvent};
+    use kinesis_core::{ShardRef, StartPosition};
+    use kinesis_efo::{EfoConfig, EfoSource};
+
+    let kinesis = stream_with(&["one coffee", "two teas"]);
+    let source = EfoSource::new(kinesis.client(), EfoConfig::new("billing")).unwrap();
+    let shard = ShardRef::new("orders".parse().unwrap(), "shardId-000000000000".parse().unwrap());
+    let mut reader = source.open(OpenShard::new(shard, StartPosition::TrimHorizon));
+    let orders = loop {
+        let event = tokio::time::timeout(LONG, reader.next()).await.unwrap().unwrap();
+        if let SourceEvent::Records(batch) = event {
+            break batch.records.into_iter().map(|record| record.data).collect::<Vec<_>>();
+        }
+    };
+    assert_eq!(orders, ["one coffee", "two teas"]);
+    reader.close().await;
+}
+
 /// S-002: the producer inside of a program of one's own.
 #[tokio::test(start_paused = true)]
 async fn kinesis_producer_alone() {

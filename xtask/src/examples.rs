@@ -51,6 +51,13 @@ const SERVED: &[Example] = &[
         check: every_order,
     },
     Example {
+        binary: "efo-consumer",
+        env: &[],
+        args: &["--until", "100"],
+        limit: MINUTE,
+        check: every_order,
+    },
+    Example {
         binary: "multi-worker",
         env: &[("WORKER_ID", "worker-1")],
         args: &["--until", "100"],

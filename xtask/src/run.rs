@@ -7,7 +7,7 @@ use crate::{args, process};
 
 /// Each suite and the packages whose tests it is.
 const SUITES: &[(&str, &[&str])] = &[
-    ("consumer", &["kinesis-consumer", "kinesis-poll"]),
+    ("consumer", &["kinesis-consumer", "kinesis-efo", "kinesis-poll"]),
     ("e2e", &["examples"]),
     ("lease", &["kinesis-lease"]),
     ("producer", &["kinesis-producer"]),

@@ -15,11 +15,13 @@ use kinesis_core::{
     ApplicationName, BoxError, DeadLetter, IntoAck, IntoRecordAck, Record, RecordBatch, ShardRef,
     StartPosition, StreamRef, WorkerId,
 };
+#[cfg(feature = "efo")]
+use kinesis_efo::EfoConfig;
 #[cfg(feature = "kpl")]
 use kinesis_kpl::RangeFilter;
 use kinesis_lease::{HeartbeatMode, LeaseConfig, LeaseStoreSource};
 #[cfg(feature = "poll")]
-use kinesis_poll::{PollConfig, PollSource};
+use kinesis_poll::PollConfig;
 use tower::ServiceExt as _;
 use tower::util::BoxCloneSyncService;
 use tower_layer::Layer;
@@ -27,12 +29,17 @@ use tower_service::Service;
 
 #[cfg(feature = "compress")]
 use crate::Decompression;
+#[cfg(all(feature = "efo", feature = "poll"))]
+use crate::FallbackConfig;
+#[cfg(feature = "efo")]
+use crate::ReadMode;
 #[cfg(feature = "kpl")]
 use crate::Undecoded;
 use crate::consumer::Parts;
 use crate::decoding;
 use crate::door::{self, BatchService, Door, HandlerService, RecordService};
 use crate::engine::{Context, DeadLetterService};
+use crate::source::Reading;
 use crate::{
     Checkpoints, ConfigError, Consumer, ConsumerConfig, FailurePolicy, OnExhausted, RecordProcessor,
 };
@@ -298,8 +305,28 @@ impl<D> ConsumerBuilder<D> {
         buffer_bytes: usize;
         shard_metrics: bool;
         lease: LeaseConfig;
+        #[cfg(feature = "efo")]
+        read_mode: ReadMode;
+        #[cfg(feature = "efo")]
+        efo: EfoConfig;
+        #[cfg(all(feature = "efo", feature = "poll"))]
+        fallback: FallbackConfig;
         #[cfg(feature = "poll")]
         poll: PollConfig;
+    }
+
+    /// Reads with enhanced fan-out: records are pushed, with 2 MB/s of each shard for this application alone.
+    ///
+    /// `consumer` is the name of a registered consumer, which is registered where it is missing, or the ARN of one that
+    /// exists. All workers of an application use the same one. Sets [`ConsumerConfig::read_mode`] and
+    /// [`EfoConfig::consumer`]; for a fall-back to polling set
+    /// [`read_mode`](Self::read_mode) to [`ReadMode::EnhancedFanOutOrPoll`] afterwards.
+    #[cfg(feature = "efo")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "efo")))]
+    pub fn enhanced_fan_out(mut self, consumer: impl Into<String>) -> Self {
+        self.config.read_mode = ReadMode::EnhancedFanOut;
+        self.config.efo.consumer = consumer.into();
+        self
     }
 
     /// Replaces all settings, for example with those of a file.
@@ -320,7 +347,7 @@ impl<D> ConsumerBuilder<D> {
         self
     }
 
-    /// How shards are read. Default: polling.
+    /// How shards are read. Default: as [`ConsumerConfig`] says, which is polling unless it says otherwise.
     pub fn source(mut self, source: Arc<dyn ShardSource>) -> Self {
         self.source = Some(source);
         self
@@ -404,25 +431,9 @@ impl<D> ConsumerBuilder<D> {
                 return Err(ConfigError::new("checkpoints", problem));
             }
         };
-        let source = self.source;
-        #[cfg(feature = "poll")]
-        let source = match source {
-            Some(source) => Some(source),
-            None => {
-                let mut source = PollSource::new(self.clients.clone(), self.config.poll.clone())?
-                    .metrics(Arc::clone(&self.metrics))
-                    .seed(self.seed);
-                if !self.config.shard_metrics {
-                    source = source.without_shard_label();
-                }
-                Some(Arc::new(source) as Arc<dyn ShardSource>)
-            }
-        };
-        let Some(source) = source else {
-            return Err(ConfigError::new(
-                "source",
-                "is missing; enable the feature `poll` or give a source of your own",
-            ));
+        let reading = match self.source {
+            Some(source) => Reading::with(source),
+            None => Reading::new(&self.clients, &self.config, &self.metrics, self.seed)?,
         };
         let directory = self.directory.unwrap_or_else(|| Arc::new(KinesisDirectory::new(self.clients)));
         let wire = decoding::wire_stage(&self.config, self.decoders)?;
@@ -433,10 +444,12 @@ impl<D> ConsumerBuilder<D> {
             lease_store,
             directory,
             heartbeat: self.heartbeat,
+            #[cfg(feature = "efo")]
+            register: reading.register,
             cx: Context {
                 config: self.config,
                 door,
-                source,
+                source: reading.source,
                 wire,
                 metrics: self.metrics,
                 dead_letter: self.dead_letter,

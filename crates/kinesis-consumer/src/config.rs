@@ -6,6 +6,8 @@ use kinesis_core::StartPosition;
 use kinesis_core::backoff::BackoffConfig;
 use kinesis_core::processing::CheckpointVerb;
 use kinesis_core::source::OpenShard;
+#[cfg(feature = "efo")]
+use kinesis_efo::EfoConfig;
 #[cfg(feature = "kpl")]
 use kinesis_kpl::RangeFilter;
 use kinesis_lease::LeaseConfig;
@@ -15,6 +17,10 @@ use kinesis_poll::PollConfig;
 use crate::ConfigError;
 #[cfg(feature = "compress")]
 use crate::Decompression;
+#[cfg(all(feature = "efo", feature = "poll"))]
+use crate::FallbackConfig;
+#[cfg(feature = "efo")]
+use crate::ReadMode;
 #[cfg(feature = "kpl")]
 use crate::Undecoded;
 
@@ -168,7 +174,20 @@ pub struct ConsumerConfig {
     pub shard_metrics: bool,
     /// Settings of the leases.
     pub lease: LeaseConfig,
-    /// Settings of polling.
+    /// How shards are read. Default: by polling. A source of your own
+    /// ([`ConsumerBuilder::source`](crate::ConsumerBuilder::source)) comes before it.
+    #[cfg(feature = "efo")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "efo")))]
+    pub read_mode: ReadMode,
+    /// Settings of enhanced fan-out; without effect while `read_mode` is polling.
+    #[cfg(feature = "efo")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "efo")))]
+    pub efo: EfoConfig,
+    /// Settings of the fall-back to polling; without effect in other read modes.
+    #[cfg(all(feature = "efo", feature = "poll"))]
+    #[cfg_attr(docsrs, doc(cfg(all(feature = "efo", feature = "poll"))))]
+    pub fallback: FallbackConfig,
+    /// Settings of polling; without effect while shards are read with enhanced fan-out.
     #[cfg(feature = "poll")]
     #[cfg_attr(docsrs, doc(cfg(feature = "poll")))]
     pub poll: PollConfig,
@@ -210,6 +229,12 @@ impl Default for ConsumerConfig {
             buffer_bytes: OpenShard::DEFAULT_BUFFER_BYTES,
             shard_metrics: true,
             lease: LeaseConfig::default(),
+            #[cfg(feature = "efo")]
+            read_mode: ReadMode::default(),
+            #[cfg(feature = "efo")]
+            efo: EfoConfig::default(),
+            #[cfg(all(feature = "efo", feature = "poll"))]
+            fallback: FallbackConfig::default(),
             #[cfg(feature = "poll")]
             poll: PollConfig::default(),
         }
@@ -280,6 +305,12 @@ impl ConsumerConfig {
             return Err(ConfigError::new("checkpoints", problem));
         }
         self.lease.validate()?;
+        #[cfg(feature = "efo")]
+        if self.read_mode != ReadMode::Poll {
+            self.efo.validate()?;
+        }
+        #[cfg(all(feature = "efo", feature = "poll"))]
+        self.fallback.validate()?;
         #[cfg(feature = "poll")]
         self.poll.validate()?;
         Ok(())
@@ -298,7 +329,7 @@ impl ConsumerConfig {
 mod tests {
     use super::*;
 
-    /// S-003: every setting has its documented default; the list is complete, or this does not compile.
+    /// S-003, S-116: every setting has its documented default; the list is complete, or this does not compile.
     #[test]
     fn defaults_are_as_documented() {
         let secs = Duration::from_secs;
@@ -333,6 +364,12 @@ mod tests {
             buffer_bytes,
             shard_metrics,
             lease,
+            #[cfg(feature = "efo")]
+            read_mode,
+            #[cfg(feature = "efo")]
+            efo,
+            #[cfg(all(feature = "efo", feature = "poll"))]
+            fallback,
             #[cfg(feature = "poll")]
             poll,
         } = ConsumerConfig::default();
@@ -352,6 +389,10 @@ mod tests {
         assert_eq!((deaggregate, undecoded, range_filter), (true, Undecoded::PassOn, RangeFilter::Off));
         assert!(shard_metrics);
         assert_eq!(lease, LeaseConfig::default());
+        #[cfg(feature = "efo")]
+        assert_eq!((read_mode, efo), (ReadMode::Poll, EfoConfig::default()));
+        #[cfg(all(feature = "efo", feature = "poll"))]
+        assert_eq!(fallback, FallbackConfig::default());
         #[cfg(feature = "poll")]
         assert_eq!(poll, PollConfig::default());
     }

@@ -28,6 +28,9 @@ pub(crate) struct Parts {
     pub(crate) lease_store: LeaseStoreSource,
     pub(crate) directory: Arc<dyn ShardDirectory>,
     pub(crate) heartbeat: HeartbeatMode,
+    /// What has to be registered before anything is read.
+    #[cfg(feature = "efo")]
+    pub(crate) register: Option<kinesis_efo::EfoSource>,
     pub(crate) cx: Context,
 }
 
@@ -47,7 +50,8 @@ impl Consumer {
     /// Dropping the future stops everything at once, as a crash would: nothing is lost, leases expire.
     ///
     /// # Errors
-    /// [`ConsumerError`] when the stream or the lease store cannot be used at the start, or when a handler failed for
+    /// [`ConsumerError`] when the stream or the lease store cannot be used at the start, when there is no consumer for
+    /// enhanced fan-out, or when a handler failed for
     /// good and [`OnExhausted::StopWorker`](crate::OnExhausted::StopWorker) was chosen.
     pub async fn run(self, signal: impl Future<Output = ()> + Send) -> Result<Report, ConsumerError> {
         let (stop, asked) = watch::channel(None);
@@ -78,7 +82,18 @@ impl Consumer {
     }
 
     async fn run_until(self, stop: watch::Receiver<StopRequest>) -> Result<Report, ConsumerError> {
-        let Parts { application, stream, worker, lease_store, directory, heartbeat, cx } = self.0;
+        #[cfg(feature = "efo")]
+        if let Some(efo) = &self.0.register {
+            let mut early = stop.clone();
+            tokio::select! {
+                biased;
+                () = asked(&mut early) => return Ok(Report::never_started()),
+                found = efo.register(std::slice::from_ref(&self.0.stream)) => {
+                    drop(found.map_err(ConsumerError::Registration)?);
+                }
+            }
+        }
+        let Parts { application, stream, worker, lease_store, directory, heartbeat, cx, .. } = self.0;
         let mut coordinator = Coordinator::builder(lease_store, directory, application, stream.clone())
             .start_position(cx.config.start_position.clone())
             .config(cx.config.lease.clone())

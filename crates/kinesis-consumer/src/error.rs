@@ -10,6 +10,11 @@ pub enum ConsumerError {
     /// The lease store or the stream could not be used at the start.
     #[error("the consumer could not start")]
     Start(#[source] StartError),
+    /// Enhanced fan-out was asked for, and the stream has no active consumer of that name.
+    #[cfg(feature = "efo")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "efo")))]
+    #[error("the consumer could not start: enhanced fan-out is not available")]
+    Registration(#[source] kinesis_efo::RegistrationError),
     /// The lease coordinator ended: without leases nothing can be processed safely.
     #[error("the lease coordinator ended: {problem}")]
     #[non_exhaustive]
@@ -39,6 +44,8 @@ impl ConsumerError {
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Start(error) => error.is_retryable(),
+            #[cfg(feature = "efo")]
+            Self::Registration(error) => error.is_retryable(),
             Self::CoordinatorEnded { .. } => true,
             Self::HandlerFailed { .. } => false,
         }

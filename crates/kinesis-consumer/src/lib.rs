@@ -8,8 +8,13 @@ mod decoding;
 mod door;
 mod engine;
 mod error;
+#[cfg(all(feature = "efo", feature = "poll"))]
+mod fallback;
 mod processor;
+#[cfg(feature = "efo")]
+mod read_mode;
 mod report;
+mod source;
 
 pub use builder::{BatchDoor, ConsumerBuilder, NoDoor, RecordDoor};
 pub use config::{Checkpoints, ConsumerConfig, FailurePolicy, OnExhausted};
@@ -20,14 +25,23 @@ pub use decoding::Decompression;
 pub use decoding::Undecoded;
 pub use door::{BatchService, RecordService, ServiceFuture};
 pub use error::ConsumerError;
+#[cfg(all(feature = "efo", feature = "poll"))]
+#[cfg_attr(docsrs, doc(cfg(all(feature = "efo", feature = "poll"))))]
+pub use fallback::{FallbackConfig, FallbackSource};
 pub use kinesis_core::ConfigError;
 pub use processor::{Initialize, RecordProcessor};
+#[cfg(feature = "efo")]
+#[cfg_attr(docsrs, doc(cfg(feature = "efo")))]
+pub use read_mode::ReadMode;
 pub use report::{Report, ShardOutcome, ShardReport};
 
 #[cfg(feature = "compress")]
 #[cfg_attr(docsrs, doc(cfg(feature = "compress")))]
 pub use kinesis_compress as compress;
 pub use kinesis_core as core;
+#[cfg(feature = "efo")]
+#[cfg_attr(docsrs, doc(cfg(feature = "efo")))]
+pub use kinesis_efo as efo;
 #[cfg(feature = "kpl")]
 #[cfg_attr(docsrs, doc(cfg(feature = "kpl")))]
 pub use kinesis_kpl as kpl;

@@ -143,3 +143,60 @@ fn header<'a>(raw: &'a RawMessage, name: &str) -> Option<&'a str> {
     let header = message.headers().iter().find(|header| header.name().as_str() == name)?;
     header.value().as_string().ok().map(|text| text.as_str())
 }
+
+#[cfg(test)]
+mod tests {
+    use aws_sdk_kinesis::primitives::Blob;
+    use aws_sdk_kinesis::types::{ChildShard, HashKeyRange, Record};
+
+    use super::*;
+
+    fn event(sequence: &str, continuation: &str) -> SubscribeToShardEvent {
+        let record = Record::builder().sequence_number(sequence).data(Blob::new("x"));
+        SubscribeToShardEvent::builder()
+            .records(record.build().unwrap())
+            .continuation_sequence_number(continuation)
+            .millis_behind_latest(-1)
+            .build()
+            .unwrap()
+    }
+
+    /// An empty continuation point is the end's mark; one that is no number is neither an end nor a position.
+    #[test]
+    fn only_an_empty_continuation_may_be_the_end() {
+        for (text, number, is_last) in
+            [("", None, true), ("17", Some(17), false), ("soon", None, false), ("-1", None, false)]
+        {
+            let push = push(event("5", text)).unwrap();
+            assert_eq!(push.continuation, number.map(|number: u128| number.into()), "{text}");
+            assert_eq!(push.is_last, is_last, "{text}");
+            assert_eq!((push.records.len(), push.behind), (1, None), "{text}");
+        }
+    }
+
+    /// A record whose place cannot be read fails its subscription, and the failure does not show the record.
+    #[test]
+    fn a_record_without_a_place_fails_the_subscription() {
+        let failure = push(event("secret", "17")).unwrap_err();
+        assert_eq!(failure.kind(), FailureKind::Other);
+        assert!(failure.is_retryable() && !failure.to_string().contains("secret"), "{failure}");
+    }
+
+    /// Children that cannot be read are left out; the others are told.
+    #[test]
+    fn children_that_cannot_be_read_are_left_out() {
+        let child = |id: &str, start: &str| {
+            let range = HashKeyRange::builder().starting_hash_key(start).ending_hash_key("9");
+            let child = ChildShard::builder().shard_id(id).parent_shards("shardId-000000000000");
+            child.hash_key_range(range.build().unwrap()).build().unwrap()
+        };
+        let children =
+            vec![child("shardId-000000000001", "0"), child("", "0"), child("shardId-000000000003", "x")];
+        let event =
+            SubscribeToShardEvent::builder().set_child_shards(Some(children)).set_records(Some(vec![]));
+        let event = event.continuation_sequence_number("").millis_behind_latest(0).build().unwrap();
+        let push = push(event).unwrap();
+        let ids: Vec<_> = push.children.iter().map(|child| child.id.as_str()).collect();
+        assert_eq!((ids, push.is_last), (vec!["shardId-000000000001"], true));
+    }
+}

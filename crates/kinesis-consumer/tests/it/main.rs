@@ -11,6 +11,10 @@ mod endings;
 #[cfg(test)]
 mod failure;
 #[cfg(test)]
+mod fallback;
+#[cfg(test)]
+mod fan_out;
+#[cfg(test)]
 mod life;
 #[cfg(test)]
 mod lifecycle;

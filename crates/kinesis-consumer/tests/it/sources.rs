@@ -1,4 +1,4 @@
-//! The engine over any source: a page-wise one and one that pushes events behave the same, and a wait for records never
+//! The engine over any source: polling, enhanced fan-out and a user's own behave the same, and a wait for records never
 //! holds up a checkpoint or a renewal.
 
 use std::convert::Infallible;
@@ -108,15 +108,17 @@ impl ShardReader for PushReader {
 enum Kind {
     Poll,
     Push,
+    FanOut,
 }
 
-const KINDS: [Kind; 2] = [Kind::Poll, Kind::Push];
+const KINDS: [Kind; 3] = [Kind::Poll, Kind::Push, Kind::FanOut];
 
 impl Kind {
     fn consumer(self, world: &World, worker: &str) -> ConsumerBuilder {
         match self {
             Self::Poll => world.consumer(worker),
             Self::Push => world.consumer(worker).source(Arc::new(PushSource::new(&world.kinesis))),
+            Self::FanOut => world.consumer(worker).enhanced_fan_out("billing"),
         }
     }
 }
@@ -125,7 +127,7 @@ const SHARD: &str = "shardId-000000000000";
 
 /// S-049: checkpoints: a failing record holds the position back, a restart goes on strictly after what is stored.
 #[tokio::test(start_paused = true)]
-async fn checkpoints_are_the_same_over_both_sources() {
+async fn checkpoints_are_the_same_over_every_source() {
     for kind in KINDS {
         let world = World::new(1);
         world.put(0, 10, 3);
@@ -152,7 +154,7 @@ async fn checkpoints_are_the_same_over_both_sources() {
 /// S-049: acknowledgements: the limit of unfinished records holds delivery, finishing in any order moves the position
 /// without a gap only.
 #[tokio::test(start_paused = true)]
-async fn acknowledgements_are_the_same_over_both_sources() {
+async fn acknowledgements_are_the_same_over_every_source() {
     for kind in KINDS {
         let world = World::new(1);
         world.put(0, 9, 3);
@@ -180,7 +182,7 @@ async fn acknowledgements_are_the_same_over_both_sources() {
 
 /// S-049: balance and resharding: hand-overs without a duplicate, children after their parents, order by key.
 #[tokio::test(start_paused = true)]
-async fn balance_and_resharding_are_the_same_over_both_sources() {
+async fn balance_and_resharding_are_the_same_over_every_source() {
     for kind in KINDS {
         let world = World::new(4);
         let journal = Journal::default();

@@ -108,9 +108,8 @@ impl Cursor {
         };
         self.fallen_back = true;
         self.continuation = None;
-        let reading = self.caught_up_at.is_some();
         let nothing_missed =
-            reading && self.caught_up_at.is_some_and(|at| now.saturating_duration_since(at) < MIN_RETENTION);
+            self.caught_up_at.is_some_and(|at| now.saturating_duration_since(at) < MIN_RETENTION);
         self.gap = (!nothing_missed).then(|| PendingGap { after: sequence.clone(), certain: true });
         true
     }

@@ -1,5 +1,6 @@
 //! Why a consumer is not there.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use kinesis_core::aws::ServiceFailure;
@@ -20,7 +21,7 @@ pub enum RegistrationError {
         action: &'static str,
         /// The service's answer.
         #[source]
-        source: ServiceFailure,
+        source: Arc<ServiceFailure>,
     },
     /// The caller may not do this.
     #[error(
@@ -35,7 +36,7 @@ pub enum RegistrationError {
         action: &'static str,
         /// The service's answer.
         #[source]
-        source: ServiceFailure,
+        source: Arc<ServiceFailure>,
     },
     /// The consumer is being deleted. It can be registered anew when it is gone.
     #[error("consumer {consumer} of stream {stream} is being deleted")]
@@ -62,7 +63,7 @@ pub enum RegistrationError {
         waited: Duration,
         /// The last refusal.
         #[source]
-        source: ServiceFailure,
+        source: Arc<ServiceFailure>,
     },
     /// The consumer was not active in time.
     #[error("consumer {consumer} of stream {stream} is not active after {} s", .waited.as_secs())]
@@ -76,7 +77,7 @@ pub enum RegistrationError {
         waited: Duration,
         /// The last failed call, if one failed.
         #[source]
-        source: Option<ServiceFailure>,
+        source: Option<Arc<ServiceFailure>>,
     },
     /// The consumer that was given by its ARN is one of another stream.
     #[error("consumer {consumer} is not one of stream {stream}")]
@@ -97,7 +98,7 @@ pub enum RegistrationError {
         action: &'static str,
         /// The service's answer.
         #[source]
-        source: ServiceFailure,
+        source: Arc<ServiceFailure>,
     },
 }
 
@@ -127,13 +128,18 @@ impl RegistrationError {
         }
     }
 
-    /// The error of a reader of `shard`, for the caller to decide.
-    pub(crate) fn into_source_error(self, shard: ShardRef) -> SourceError {
+    /// The error of a reader of `shard`: for want of the consumer it cannot begin.
+    #[must_use]
+    pub fn into_source_error(self, shard: ShardRef) -> SourceError {
         let action = self.action();
         let source = || BoxError::from(self.clone());
         match &self {
-            Self::StreamNotFound { source, .. } => SourceError::not_found(shard, action, source.clone()),
-            Self::AccessDenied { source, .. } => SourceError::access_denied(shard, action, source.clone()),
+            Self::StreamNotFound { source, .. } => {
+                SourceError::not_found(shard, action, ServiceFailure::clone(source))
+            }
+            Self::AccessDenied { source, .. } => {
+                SourceError::access_denied(shard, action, ServiceFailure::clone(source))
+            }
             Self::OtherStream { .. } | Self::Refused { .. } => SourceError::refused(shard, action, source()),
             Self::BeingDeleted { .. } | Self::NoFreeSlot { .. } | Self::NotActive { .. } => {
                 SourceError::exhausted(shard, action, 1, source())

@@ -1,5 +1,6 @@
 //! Brings one stream's consumer to being active.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use kinesis_core::aws::{FailureKind, ServiceFailure};
@@ -25,7 +26,7 @@ pub(super) struct Activation<'a> {
     begun: Instant,
     backoff: Backoff,
     /// The last failure since the last good answer, and whether it was the registration that failed.
-    last: Option<(ServiceFailure, bool)>,
+    last: Option<(Arc<ServiceFailure>, bool)>,
 }
 
 /// What to do after a step.
@@ -84,7 +85,7 @@ impl<'a> Activation<'a> {
         };
         // Somebody else was faster. The first look may be too early for the service to know it already.
         if failure.kind() == FailureKind::InUse {
-            self.last = Some((failure, false));
+            self.last = Some((Arc::new(failure), false));
             return Ok(Next::After(self.backoff.next_delay()));
         }
         self.failed(REGISTER, failure).map(Next::After)
@@ -111,6 +112,7 @@ impl<'a> Activation<'a> {
         source: ServiceFailure,
     ) -> Result<Duration, RegistrationError> {
         let stream = self.calls.stream.clone();
+        let source = Arc::new(source);
         match source.kind() {
             FailureKind::NotFound => {
                 return Err(RegistrationError::StreamNotFound { stream, action, source });

@@ -76,7 +76,7 @@ async fn next_records(reader: &mut EfoReader) -> usize {
 /// ordinary calls on the same client keep going, and the four lose nothing.
 #[tokio::test]
 async fn callers_that_take_nothing_stall_nobody_on_a_shared_connection() {
-    const EACH: usize = 12;
+    const EACH: usize = 6;
     let (kinesis, server) = served(TestKinesis::builder(), scenarios::shared_connection(), 8).await;
     fill(&kinesis, EACH);
     let client = client(&kinesis, &server);
@@ -90,16 +90,14 @@ async fn callers_that_take_nothing_stall_nobody_on_a_shared_connection() {
         config(),
     )
     .unwrap();
-    let open = |number| {
-        let request = OpenShard::new(shard(number), StartPosition::TrimHorizon).buffer_bytes(3 * MIB);
-        source.reader(request)
-    };
-    let mut blocked: Vec<_> = (0..4).map(open).collect();
+    let open = |number| OpenShard::new(shard(number), StartPosition::TrimHorizon);
+    let mut blocked: Vec<_> =
+        (0..4).map(|number| source.reader(open(number).buffer_bytes(3 * MIB))).collect();
     let mut counts = [0; 4];
     for (reader, count) in blocked.iter_mut().zip(&mut counts) {
         *count += next_records(reader).await;
     }
-    let mut working: Vec<_> = (4..8).map(open).collect();
+    let mut working: Vec<_> = (4..8).map(|number| source.reader(open(number))).collect();
     for reader in &mut working {
         let mut count = 0;
         while count < EACH {

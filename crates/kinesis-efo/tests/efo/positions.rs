@@ -74,6 +74,8 @@ async fn a_start_at_the_tip_skips_nothing_whatever_fails_first() {
         Fault::DropReply,
         Fault::LateReply(FOREVER),
         Fault::in_stream(StreamPoint::BeforeFirstFrame, StreamFault::Silence(FOREVER)),
+        Fault::in_stream(StreamPoint::BeforeFirstFrame, StreamFault::End),
+        Fault::in_stream(StreamPoint::BeforeFirstFrame, StreamFault::exception("InternalFailureException")),
         Fault::in_stream(StreamPoint::AfterEvents(0), StreamFault::End),
         Fault::in_stream(StreamPoint::AfterEvents(0), StreamFault::Cut),
         Fault::in_stream(StreamPoint::AfterEvents(0), StreamFault::Silence(FOREVER)),

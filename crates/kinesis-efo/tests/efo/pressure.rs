@@ -140,18 +140,18 @@ async fn a_caller_that_keeps_up_keeps_its_subscription() {
 #[tokio::test(start_paused = true)]
 async fn slow_handlers_under_a_fast_push_keep_within_the_bound() {
     const SHARDS: usize = 20;
-    const RECORDS: u32 = 400;
+    const RECORDS: u32 = 200;
     let kinesis = with_stream(TestKinesis::builder().records_per_event(20).build(), SHARDS);
     for view in kinesis.shards(STREAM).unwrap() {
         for n in 0..RECORDS {
             let mut data = format!("{n:08}").into_bytes();
-            data.resize(20 * KIB, b'.');
+            data.resize(10 * KIB, b'.');
             kinesis.put_at(STREAM, view.starting_hash_key, "key", data).unwrap();
         }
     }
     let source = source(kinesis.client(), config());
     let slow = |number: usize| {
-        let request = OpenShard::new(shard(number), StartPosition::TrimHorizon).buffer_bytes(1_000 * KIB);
+        let request = OpenShard::new(shard(number), StartPosition::TrimHorizon).buffer_bytes(500 * KIB);
         let mut reader = source.reader(request);
         async move {
             let mut numbers = next_numbers(&mut reader).await;
@@ -159,7 +159,7 @@ async fn slow_handlers_under_a_fast_push_keep_within_the_bound() {
             while numbers.len() < RECORDS as usize {
                 let more = next_numbers(&mut reader).await;
                 // 0.2 MB/s.
-                tokio::time::sleep(Duration::from_millis(100 * more.len() as u64)).await;
+                tokio::time::sleep(Duration::from_millis(50 * more.len() as u64)).await;
                 numbers.extend(more);
             }
             numbers

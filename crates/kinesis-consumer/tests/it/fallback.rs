@@ -1,0 +1,222 @@
+//! Enhanced fan-out with a fall-back to polling.
+
+use std::time::Duration;
+
+use kinesis_consumer::efo::{EfoConfig, EfoSource};
+use kinesis_consumer::poll::{PollConfig, PollSource};
+use kinesis_consumer::{FallbackConfig, FallbackSource, ReadMode};
+use kinesis_core::source::{OpenShard, ShardReader, ShardSource, SourceError, SourceEvent};
+use kinesis_core::{ShardRef, StartPosition};
+use kinesis_testkit::{Builder, Fault, Operation, TestKinesis};
+use tokio::time::Instant;
+
+use crate::common::{Journal, STREAM, World, eventually, stop};
+use crate::quiet::Captured;
+
+const SHARD: &str = "shardId-000000000000";
+const SECOND: Duration = Duration::from_secs(1);
+
+fn service(builder: Builder) -> TestKinesis {
+    let kinesis = builder.build();
+    kinesis.create_stream(STREAM, 1).unwrap();
+    kinesis
+}
+
+fn source(kinesis: &TestKinesis) -> FallbackSource {
+    let client = kinesis.client();
+    let efo = EfoSource::new(&client, EfoConfig::new("billing")).unwrap().seed(1);
+    let poll = PollSource::new(&client, PollConfig::default()).unwrap().seed(1);
+    FallbackSource::new(&client, efo, poll, FallbackConfig::default().retry_interval(60 * SECOND)).unwrap()
+}
+
+fn reader(kinesis: &TestKinesis, start: StartPosition) -> Box<dyn ShardReader> {
+    let shard = ShardRef::new(STREAM.parse().unwrap(), SHARD.parse().unwrap());
+    source(kinesis).open(OpenShard::new(shard, start))
+}
+
+fn put(kinesis: &TestKinesis, numbers: std::ops::Range<u32>) {
+    for number in numbers {
+        kinesis.put(STREAM, "key", number.to_string()).unwrap();
+    }
+}
+
+#[derive(Default)]
+struct Heard {
+    payloads: Vec<u32>,
+    story: Vec<&'static str>,
+}
+
+async fn read_for(reader: &mut Box<dyn ShardReader>, time: Duration) -> Heard {
+    let mut heard = Heard::default();
+    let until = Instant::now() + time;
+    while let Ok(event) = tokio::time::timeout_at(until, reader.next()).await {
+        match event.unwrap() {
+            SourceEvent::Records(batch) => {
+                let number = |data: &[u8]| std::str::from_utf8(data).unwrap().parse::<u32>().unwrap();
+                heard.payloads.extend(batch.records.iter().map(|record| number(&record.data)));
+            }
+            SourceEvent::Degraded { .. } => heard.story.push("degraded"),
+            SourceEvent::Recovered => heard.story.push("recovered"),
+            SourceEvent::Ended { .. } => {
+                heard.story.push("ended");
+                return heard;
+            }
+            _ => {}
+        }
+    }
+    heard
+}
+
+fn numbers(range: std::ops::Range<u32>) -> Vec<u32> {
+    range.collect()
+}
+
+/// With a consumer that can be had there is no poll at all.
+#[tokio::test(start_paused = true)]
+async fn a_consumer_that_can_be_had_is_used() {
+    let kinesis = service(TestKinesis::builder());
+    put(&kinesis, 0..3);
+    let mut reader = reader(&kinesis, StartPosition::TrimHorizon);
+    let heard = read_for(&mut reader, 30 * SECOND).await;
+    assert_eq!((heard.payloads, heard.story.len()), (numbers(0..3), 0));
+    assert_eq!(kinesis.calls(Operation::GetShardIterator), 0);
+    kinesis.split(STREAM, SHARD).unwrap();
+    assert_eq!(read_for(&mut reader, SECOND).await.story, ["ended"]);
+}
+
+/// A stream that takes no further consumer is polled, said once; when a place is free, reading goes over to it where it
+/// was, without a loss or a repetition.
+#[tokio::test(start_paused = true)]
+async fn without_a_free_slot_the_shard_is_polled_until_there_is_one() {
+    let kinesis = service(TestKinesis::builder().consumer_quota(1));
+    kinesis.register_consumer(STREAM, "somebody").unwrap();
+    put(&kinesis, 0..3);
+    let mut reader = reader(&kinesis, StartPosition::TrimHorizon);
+    let heard = read_for(&mut reader, 10 * SECOND).await;
+    assert_eq!((heard.payloads, heard.story), (numbers(0..3), vec!["degraded"]));
+    put(&kinesis, 3..6);
+    let heard = read_for(&mut reader, 300 * SECOND).await;
+    assert_eq!((heard.payloads, heard.story.len()), (numbers(3..6), 0));
+    assert_eq!(kinesis.calls(Operation::SubscribeToShard), 0);
+
+    let free = kinesis.client().deregister_stream_consumer().stream_arn(kinesis.stream_arn(STREAM));
+    free.consumer_name("somebody").send().await.unwrap();
+    put(&kinesis, 6..9);
+    let heard = read_for(&mut reader, 150 * SECOND).await;
+    assert_eq!((heard.payloads, heard.story), (numbers(6..9), vec!["recovered"]));
+    assert_eq!(kinesis.calls(Operation::SubscribeToShard), 1);
+    let polls = kinesis.calls(Operation::GetRecords);
+    put(&kinesis, 9..12);
+    assert_eq!(read_for(&mut reader, 100 * SECOND).await.payloads, numbers(9..12));
+    assert_eq!(kinesis.calls(Operation::GetRecords), polls, "no poll any more");
+    reader.close().await;
+    assert!(kinesis.subscriptions(STREAM).unwrap().is_empty());
+}
+
+/// Whatever call is denied, the shard is polled at once, and read by subscription when the permission has come.
+#[tokio::test(start_paused = true)]
+async fn where_fan_out_is_denied_the_shard_is_polled() {
+    for operation in
+        [Operation::DescribeStreamConsumer, Operation::RegisterStreamConsumer, Operation::SubscribeToShard]
+    {
+        let kinesis = service(TestKinesis::builder());
+        kinesis.faults().on(operation).always().inject(Fault::AccessDenied);
+        put(&kinesis, 0..3);
+        let mut reader = reader(&kinesis, StartPosition::TrimHorizon);
+        let heard = read_for(&mut reader, 3 * SECOND).await;
+        assert_eq!((heard.payloads, heard.story), (numbers(0..3), vec!["degraded"]), "{operation}");
+        let heard = read_for(&mut reader, 300 * SECOND).await;
+        assert_eq!(heard.story.len(), 0, "said once, {operation}");
+        kinesis.faults().clear();
+        put(&kinesis, 3..6);
+        let heard = read_for(&mut reader, 80 * SECOND).await;
+        assert_eq!((heard.payloads, heard.story), (numbers(3..6), vec!["recovered"]), "{operation}");
+        assert!(kinesis.calls(operation) <= 8, "{operation}: {}", kinesis.calls(operation));
+    }
+}
+
+/// A permission that is taken away while reading.
+#[tokio::test(start_paused = true)]
+async fn a_permission_that_goes_away_is_a_fall_back_too() {
+    let kinesis = service(TestKinesis::builder());
+    put(&kinesis, 0..3);
+    let mut reader = reader(&kinesis, StartPosition::TrimHorizon);
+    assert_eq!(read_for(&mut reader, 10 * SECOND).await.payloads, numbers(0..3));
+    kinesis.faults().on(Operation::SubscribeToShard).always().inject(Fault::AccessDenied);
+    put(&kinesis, 3..6);
+    assert_eq!(read_for(&mut reader, 295 * SECOND).await.payloads, numbers(3..6));
+    let writer = async {
+        tokio::time::sleep(10 * SECOND).await;
+        put(&kinesis, 6..9);
+    };
+    let (heard, ()) = tokio::join!(read_for(&mut reader, 100 * SECOND), writer);
+    assert_eq!((heard.payloads, heard.story), (numbers(6..9), vec!["degraded"]));
+}
+
+/// A consumer that takes long to become active is not waited for: the shard is polled meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_slow_activation_is_bridged_by_polling() {
+    let kinesis = service(TestKinesis::builder().register_consumer_delay(40 * SECOND));
+    put(&kinesis, 0..3);
+    let mut reader = reader(&kinesis, StartPosition::TrimHorizon);
+    let heard = read_for(&mut reader, 7 * SECOND).await;
+    assert_eq!((heard.payloads, heard.story), (numbers(0..3), vec!["degraded"]));
+    put(&kinesis, 3..6);
+    let heard = read_for(&mut reader, 40 * SECOND).await;
+    assert_eq!((heard.payloads, heard.story), (numbers(3..6), vec!["recovered"]));
+    assert_eq!(kinesis.calls(Operation::RegisterStreamConsumer), 1);
+}
+
+/// A start at the tip is the tip of the beginning, whichever way reads it in the end.
+#[tokio::test(start_paused = true)]
+async fn a_start_at_the_tip_is_kept_across_the_change() {
+    let kinesis = service(TestKinesis::builder().register_consumer_delay(40 * SECOND));
+    put(&kinesis, 0..3);
+    tokio::time::sleep(10 * SECOND).await;
+    let mut reader = reader(&kinesis, StartPosition::Latest);
+    let writer = async {
+        tokio::time::sleep(SECOND).await;
+        put(&kinesis, 3..6);
+        tokio::time::sleep(15 * SECOND).await;
+        put(&kinesis, 6..9);
+        tokio::time::sleep(25 * SECOND).await;
+        put(&kinesis, 9..12);
+    };
+    let (heard, ()) = tokio::join!(read_for(&mut reader, 60 * SECOND), writer);
+    assert_eq!((heard.payloads, heard.story), (numbers(3..12), vec!["degraded", "recovered"]));
+}
+
+/// What no fall-back can help is an error at once, and then the reader has ended.
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_does_not_exist_is_an_error() {
+    let kinesis = TestKinesis::new();
+    let mut reader = reader(&kinesis, StartPosition::TrimHorizon);
+    assert!(matches!(reader.next().await, Err(SourceError::NotFound { .. })));
+    assert!(reader.next().await.is_err());
+    reader.close().await;
+}
+
+/// The whole consumer: it starts without a consumer, warns once, reads everything, and says when it is back.
+#[tokio::test(start_paused = true)]
+async fn a_consumer_starts_without_fan_out_and_gets_it_later() {
+    let captured = Captured::start();
+    let world = World::new(2);
+    world.kinesis.faults().on(Operation::RegisterStreamConsumer).always().inject(Fault::AccessDenied);
+    world.put(0, 50, 10);
+    let journal = Journal::default();
+    let consumer = world
+        .consumer("w1")
+        .enhanced_fan_out("billing")
+        .read_mode(ReadMode::EnhancedFanOutOrPoll)
+        .fallback(FallbackConfig::default().retry_interval(30 * SECOND));
+    let handle = consumer.for_each(journal.handler("w1")).build().unwrap().spawn();
+    journal.until_distinct(50).await;
+    assert_eq!(captured.lines("WARN").len(), 2, "one for each shard");
+    world.kinesis.faults().clear();
+    eventually(|| world.kinesis.subscriptions(STREAM).unwrap().len() == 2).await;
+    world.put(50, 100, 10);
+    journal.until_distinct(100).await;
+    assert!(stop(&handle).await.is_clean());
+    assert_eq!(journal.duplicates(), 0);
+    assert_eq!((captured.lines("WARN").len(), captured.lines("ERROR").len()), (2, 0));
+}

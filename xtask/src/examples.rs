@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 
+use crate::postgres::Postgres;
 use crate::process::Owned;
 use crate::workspace::Workspace;
 use crate::{args, graph, machine, process};
@@ -38,6 +39,15 @@ const ALONE: &[Example] = &[
         check: nothing_lost,
     },
 ];
+
+/// Examples that bring their own Kinesis and want a PostgreSQL.
+const WITH_POSTGRES: &[Example] = &[Example {
+    binary: "postgres-exactly-once",
+    env: &[],
+    args: &[],
+    limit: Duration::from_secs(180),
+    check: exactly_once,
+}];
 
 /// Examples that want an endpoint, in the order in which they run against one test server: the first makes the
 /// stream and fills it, the others read it.
@@ -83,13 +93,13 @@ const SERVER: &str = "kinesis-test-server";
 
 pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
     args::none(args)?;
-    machine::ensure(&[&machine::C_COMPILER])?;
+    machine::ensure(&[&machine::C_COMPILER, &machine::POSTGRES, &machine::PGBOUNCER])?;
     let members = graph::members(&workspace.metadata()?)?;
     let package =
         members.iter().find(|member| member.name == "examples").context("the package `examples` exists")?;
     for binary in &package.binaries {
         ensure!(
-            ALONE.iter().chain(SERVED).any(|example| example.binary == binary),
+            ALONE.iter().chain(WITH_POSTGRES).chain(SERVED).any(|example| example.binary == binary),
             "the example `{binary}` is not run by this task; add it to xtask/src/examples.rs"
         );
     }
@@ -102,6 +112,8 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
         "-p",
         "kinesis-testkit",
         "--bins",
+        "--features",
+        "examples/postgres",
     ]))?;
     // Lease files of a run before would be about a stream that is gone.
     let scratch = workspace.target()?.join("examples");
@@ -111,11 +123,20 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
     std::fs::create_dir_all(&scratch).with_context(|| format!("creating {}", scratch.display()))?;
     let place = Place { release: workspace.target()?.join("release"), scratch };
     for example in ALONE {
-        place.run(example, None)?;
+        place.run(example, |_| ())?;
+    }
+    {
+        // It is stopped at the end of this block, or when an example fails.
+        let postgres = Postgres::start()?;
+        for example in WITH_POSTGRES {
+            place.run(example, |command| postgres.tell(command))?;
+        }
     }
     let (endpoint, _server) = place.serve()?;
     for example in SERVED {
-        place.run(example, Some(&endpoint))?;
+        place.run(example, |command| {
+            command.env("AWS_ENDPOINT_URL", &endpoint);
+        })?;
     }
     Ok(())
 }
@@ -127,13 +148,12 @@ struct Place {
 }
 
 impl Place {
-    fn run(&self, example: &Example, endpoint: Option<&str>) -> Result<()> {
+    /// Runs an example and checks what it says; `tell` tells it where its servers are.
+    fn run(&self, example: &Example, tell: impl FnOnce(&mut Command)) -> Result<()> {
         let started = Instant::now();
         let mut command = Command::new(self.release.join(example.binary));
         command.args(example.args).envs(example.env.iter().copied()).current_dir(&self.scratch);
-        if let Some(endpoint) = endpoint {
-            command.env("AWS_ENDPOINT_URL", endpoint);
-        }
+        tell(&mut command);
         let output = process::capture_within(&mut command, example.limit, &self.scratch.join("output"))?;
         println!("{}", last_line(&output).unwrap_or_default());
         (example.check)(&output).with_context(|| format!("checking `{}`", process::shown(&command)))?;
@@ -184,6 +204,22 @@ fn nothing_lost(output: &str) -> Result<()> {
     Ok(())
 }
 
+/// The last line is JSON that reports records, each processed once and once only, through crashes.
+fn exactly_once(output: &str) -> Result<()> {
+    let line = last_line(output).context("the example printed nothing")?;
+    let report: Value = serde_json::from_str(line).context("the last line is not JSON")?;
+    let count = |name: &str| report[name].as_i64().with_context(|| format!("no count `{name}`"));
+    let (produced, processed) = (count("produced")?, count("processed")?);
+    ensure!(produced > 0, "nothing was produced");
+    ensure!(produced == processed, "{produced} produced but {processed} processed");
+    ensure!(count("killed")? > 0, "no worker was killed");
+    for name in ["duplicates", "lost", "off_by"] {
+        let number = count(name)?;
+        ensure!(number == 0, "{name} = {number}");
+    }
+    Ok(())
+}
+
 /// The text names every order, from the first to the last.
 fn every_order(output: &str) -> Result<()> {
     let found: BTreeSet<u32> = output.lines().filter_map(order).collect();
@@ -225,6 +261,21 @@ mod tests {
         assert_eq!(said("done"), "the last line is not JSON");
         assert_eq!(nothing_lost("").unwrap_err().to_string(), "the example printed nothing");
     }
+
+    #[test]
+    fn effects_are_exactly_once_only_without_a_duplicate() {
+        let said = |duplicates: i64, off_by: i64, killed: u32| {
+            let report = format!(
+                r#"{{"produced":5,"processed":5,"lost":0,"duplicates":{duplicates},"off_by":{off_by},"killed":{killed}}}"#
+            );
+            exactly_once(&report).map_or_else(|error| error.to_string(), |()| "right".to_owned())
+        };
+        assert_eq!(said(0, 0, 2), "right");
+        assert_eq!(said(1, 0, 2), "duplicates = 1");
+        assert_eq!(said(0, -7, 2), "off_by = -7");
+        assert_eq!(said(0, 0, 0), "no worker was killed");
+    }
+
     /// S-228: a consumer's example is right only when it had every record.
     #[test]
     fn every_order_needs_a_line() {

@@ -99,9 +99,12 @@ impl PostgresStoreBuilder {
     /// # Errors
     /// [`StoreError::Misconfigured`] when a setting or the URL cannot be used.
     pub fn connect(self, url: &str) -> Result<PostgresStore, StoreError> {
-        let options = PgConnectOptions::from_str(url).map_err(|error| {
-            StoreError::misconfigured("the PostgreSQL URL cannot be understood", Some(Box::new(error)))
-        })?;
+        let unclear = |source| StoreError::misconfigured("the PostgreSQL URL cannot be understood", source);
+        // The driver takes any scheme.
+        if !["postgres://", "postgresql://"].iter().any(|scheme| url.starts_with(scheme)) {
+            return Err(unclear(None));
+        }
+        let options = PgConnectOptions::from_str(url).map_err(|error| unclear(Some(Box::new(error))))?;
         self.options(options)
     }
 

@@ -191,7 +191,12 @@ async fn a_failover_is_followed() {
 #[ignore = "needs postgres"]
 async fn a_blocked_runtime_holds_up_no_heartbeat() {
     let table = Table::new();
-    let store = table.ready().await;
+    let store = table.builder().options(table.options.clone()).unwrap();
+    store.setup().await.unwrap();
+    // As many connections as the pool may have belong to this runtime.
+    let absent = [key(9)];
+    let open = futures_util::future::join_all((0..8).map(|_| store.get(&absent)));
+    assert!(open.await.iter().all(Result::is_ok));
     let directory = FakeDirectory::open(2);
     let config = LeaseConfig::default()
         .expiry(millis(2_000))

@@ -319,3 +319,63 @@ async fn a_silent_subscription_holds_up_no_checkpoint_and_no_renewal() {
         drop(handle);
     }
 }
+
+/// S-108, S-063: every record of an aggregate whose keys differ is delivered, and a position inside of it is where the
+/// next owner goes on.
+#[cfg(feature = "kpl")]
+#[tokio::test(start_paused = true)]
+async fn aggregates_are_delivered_whole_and_resumed_inside() {
+    use kinesis_consumer::kpl::{Aggregator, AggregatorConfig, RecordRef};
+    use kinesis_consumer::{Ack, CheckpointError};
+
+    let world = World::new(1);
+    let mut aggregator = Aggregator::new(AggregatorConfig::default()).unwrap();
+    for number in 0..100 {
+        aggregator.try_push(RecordRef::new(&format!("k{number}"), number.to_string().as_bytes())).unwrap();
+    }
+    world.kinesis.put(STREAM, "outer", aggregator.finish().unwrap().into_data()).unwrap();
+    let (log, journal) = (Journal::default(), Journal::default());
+    let seen = log.clone();
+    let consumer =
+        world.consumer("w1").enhanced_fan_out("billing").for_each_batch(move |batch: RecordBatch| {
+            batch.records().iter().for_each(|record| seen.add("w1", record));
+            async move {
+                batch.checkpointer().checkpoint_to(batch.records()[47].position()).await?;
+                Ok::<_, CheckpointError>(Ack::Manual)
+            }
+        });
+    let handle = consumer.build().unwrap().spawn();
+    log.until_distinct(100).await;
+    stop(&handle).await;
+    assert!(log.all().iter().all(|seen| seen.key == format!("k{}", seen.number)));
+
+    let consumer = world.consumer("w2").enhanced_fan_out("billing");
+    let handle = consumer.for_each(journal.handler("w2")).build().unwrap().spawn();
+    journal.until_distinct(52).await;
+    assert!(stop(&handle).await.is_clean());
+    assert_eq!(
+        journal.all().iter().map(|seen| seen.number).collect::<Vec<_>>(),
+        (48..100).collect::<Vec<_>>()
+    );
+}
+
+/// S-110, S-112: a read waits for as long as the shard is idle, and neither that nor events without records delay what
+/// comes next: there is no loop that has to come round to it.
+#[tokio::test(start_paused = true)]
+async fn an_idle_shard_delays_nothing() {
+    let world = World::new(1);
+    let journal = Journal::default();
+    let consumer = world.consumer("w1").enhanced_fan_out("billing");
+    let handle = consumer.for_each(journal.handler("w1")).build().unwrap().spawn();
+    tokio::time::sleep(Duration::from_secs(62)).await;
+    for number in 0..20 {
+        let begun = Instant::now();
+        world.put(number, number + 1, 1);
+        while journal.len() == number as usize {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        assert!(begun.elapsed() <= Duration::from_millis(2), "{:?}", begun.elapsed());
+        tokio::time::sleep(Duration::from_millis(3_700)).await;
+    }
+    assert!(stop(&handle).await.is_clean());
+}

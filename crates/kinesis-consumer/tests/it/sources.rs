@@ -125,7 +125,7 @@ impl Kind {
 
 const SHARD: &str = "shardId-000000000000";
 
-/// S-049: checkpoints: a failing record holds the position back, a restart goes on strictly after what is stored.
+/// S-049, S-109: checkpoints: a failing record holds the position back, a restart goes on strictly after what is stored.
 #[tokio::test(start_paused = true)]
 async fn checkpoints_are_the_same_over_every_source() {
     for kind in KINDS {

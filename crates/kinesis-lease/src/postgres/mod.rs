@@ -135,7 +135,7 @@ impl PostgresStore {
         let mut locked = Vec::new();
         for (index, write) in writes.into_iter().enumerate() {
             match answers.remove(&index) {
-                Some(Answer::Applied(row)) => results.push((write.place, row.map(Outcome::Applied))),
+                Some(Answer::Applied(row)) => results.push((write.place, (*row).map(Outcome::Applied))),
                 Some(Answer::Unseen) if kind.writes_checkpoint() => locked.push(write),
                 _ => refused.push(write),
             }
@@ -171,7 +171,7 @@ impl PostgresStore {
             Err(error) => return Err(self.failed(error)),
         };
         match answers(&rows).remove(&0) {
-            Some(Answer::Applied(row)) => row.map(Outcome::Applied),
+            Some(Answer::Applied(row)) => (*row).map(Outcome::Applied),
             _ => self.select(std::slice::from_ref(&write.key)).await.and_then(|mut found| {
                 let current = found.pop().flatten().transpose()?;
                 Ok(Outcome::Refused { current })
@@ -197,7 +197,8 @@ impl PostgresStore {
     /// Rows by key: `None` where there is none, an error where it cannot be read.
     async fn select(&self, keys: &[LeaseKey]) -> Result<Vec<Option<Result<Lease, StoreError>>>, StoreError> {
         let query = sqlx::query(AssertSqlSafe(statement::select_keys(&self.tables)));
-        let rows = self.rows(statement::bind_keys(query, keys.iter()), self.begin()).await;
+        let rows =
+            self.rows(statement::bind_keys(query, &keys.iter().collect::<Vec<_>>()), self.begin()).await;
         let mut found: Vec<_> = keys.iter().map(|_| None).collect();
         for row in rows.map_err(|error| self.failed(error))? {
             let place: i64 = row.try_get("place").map_err(|error| self.failed(error))?;
@@ -213,7 +214,7 @@ impl PostgresStore {
 
 /// What became of one write of a statement.
 enum Answer {
-    Applied(Result<Lease, StoreError>),
+    Applied(Box<Result<Lease, StoreError>>),
     Refused,
     /// There is no row, or it is locked.
     Unseen,
@@ -223,7 +224,7 @@ fn answers(rows: &[PgRow]) -> BTreeMap<usize, Answer> {
     let answer = |row: &PgRow| {
         let place = usize::try_from(row.try_get::<i64, _>("place").ok()?).ok()?;
         let answer = if row.try_get("applied").ok()? {
-            Answer::Applied(columns::read(row))
+            Answer::Applied(Box::new(columns::read(row)))
         } else if row.try_get("seen").ok()? {
             Answer::Refused
         } else {

@@ -289,7 +289,7 @@ pub(super) fn bind<'q>(
     // Everything in the statement is a constant or a validated name.
     let query = sqlx::query(AssertSqlSafe(statement));
     let places: Vec<i64> = (0..).take(writes.len()).collect();
-    let query = bind_keys(query.bind(places), writes.iter().map(|write| &write.key));
+    let query = bind_keys(query.bind(places), &writes.iter().map(|write| &write.key).collect::<Vec<_>>());
     let mut query = bind_guards(query, writes.iter().map(|write| &write.guard));
     for (column, _) in kind.columns() {
         let values = writes.iter().map(|write| write.value(column));
@@ -303,11 +303,13 @@ pub(super) fn bind<'q>(
     query
 }
 
-pub(super) fn bind_keys<'q, 'k>(
+pub(super) fn bind_keys<'q>(
     query: Query<'q, Postgres, PgArguments>,
-    keys: impl Iterator<Item = &'k LeaseKey> + Clone,
+    keys: &[&LeaseKey],
 ) -> Query<'q, Postgres, PgArguments> {
-    let of = |part: fn(&LeaseKey) -> &str| keys.clone().map(part).map(str::to_owned).collect::<Vec<_>>();
+    let of = |part: fn(&LeaseKey) -> &str| -> Vec<String> {
+        keys.iter().map(|key| part(key).to_owned()).collect()
+    };
     query
         .bind(of(|key| key.application().as_str()))
         .bind(of(|key| key.stream().as_str()))

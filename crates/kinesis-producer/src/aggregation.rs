@@ -16,7 +16,8 @@ pub enum Aggregation {
     /// the first record is put, and again when the service stores a record in another shard than was expected.
     ///
     /// While the shards are not known (the listing fails or is denied, a reshard is under way), and on streams that
-    /// distribute records by themselves (`AUTO`), records are packed as with `ByKey`.
+    /// distribute records by themselves (`AUTO`), records are packed as with `ByKey`. That a stream does so is seen from
+    /// where its records land; a producer that has seen it stays with it.
     ByShard,
     /// Records share an aggregate only when they have the same partition key and explicit hash key. Safe whatever the
     /// shards look like, and needs no permission; gains nothing where keys do not repeat.

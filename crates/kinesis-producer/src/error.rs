@@ -172,7 +172,8 @@ impl RecordError {
     }
 
     /// Whether the service may have stored the record all the same: some attempt was sent and its answer did not
-    /// come. Putting the record again can then make a duplicate.
+    /// come, or a reshard led its aggregate into a shard where some readers drop it. Putting the record again can then
+    /// make a duplicate.
     #[must_use]
     pub fn may_be_stored(&self) -> bool {
         self.0.failure.in_doubt

@@ -53,7 +53,7 @@ async fn an_aggregate_has_the_records_of_one_shard() {
     }
 }
 
-/// S-128, C-03, C-07: with the first key as the only one, a reader that drops what is misplaced loses records; this is
+/// S-128, C-03: with the first key as the only one, a reader that drops what is misplaced loses records; this is
 /// why it is an opt-in.
 #[tokio::test(start_paused = true)]
 async fn first_key_only_is_an_opt_in_that_such_readers_pay_for() {

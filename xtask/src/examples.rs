@@ -81,6 +81,8 @@ const SERVED: &[Example] = &[
         limit: MINUTE,
         check: every_order,
     },
+    // It has a stream of its own.
+    Example { binary: "compressed-aggregated", env: &[], args: &[], limit: MINUTE, check: every_order },
 ];
 
 const MINUTE: Duration = Duration::from_secs(60);

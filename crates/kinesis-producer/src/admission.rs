@@ -4,8 +4,8 @@ use kinesis_core::OutboundRecord;
 use tokio::sync::{Semaphore, SemaphorePermit, TryAcquireError};
 
 use crate::ProducerConfig;
-use crate::batcher::cost;
 use crate::error::PutError;
+use crate::packing::cost;
 
 /// The room in the producer: slots for records that wait and bytes for all records. Whoever waits for room is served
 /// in order.

@@ -2,8 +2,13 @@
 
 use std::time::Duration;
 
+#[cfg(feature = "compress")]
+use kinesis_compress::{Compression, Level};
 use kinesis_core::ConfigError;
 use kinesis_core::aws::DEFAULT_ATTEMPT_TIMEOUT;
+use kinesis_kpl::{MIN_BYTES_LIMIT, OuterKey};
+
+use crate::aggregation::{Aggregation, Misplaced};
 
 const MIB: usize = 1024 * 1024;
 
@@ -52,6 +57,23 @@ pub const DEFAULT_RETRY_INITIAL: Duration = Duration::from_millis(200);
 /// The default of the longest delay between attempts.
 pub const DEFAULT_RETRY_MAX: Duration = Duration::from_secs(10);
 
+/// The default size limit of an aggregate: 51,200 bytes, the KPL's.
+pub const DEFAULT_AGGREGATE_BYTES: usize = kinesis_kpl::DEFAULT_MAX_BYTES;
+/// The default limit of the records of an aggregate: the KPL's, in effect none.
+pub const DEFAULT_AGGREGATE_RECORDS: usize = kinesis_kpl::DEFAULT_MAX_RECORDS;
+/// The default of the least time between two listings of the shards.
+pub const DEFAULT_SHARD_MAP_INTERVAL: Duration = Duration::from_secs(1);
+/// The default of the longest delay before the shards are listed again after a failure.
+pub const DEFAULT_SHARD_MAP_RETRY_MAX: Duration = Duration::from_secs(30);
+/// The default of how long listing the shards may take.
+pub const DEFAULT_SHARD_MAP_TIMEOUT: Duration = Duration::from_secs(5);
+/// The default limit of a record before compression: 10 MiB, what consumers unpack unless they are told otherwise.
+#[cfg(feature = "compress")]
+pub const DEFAULT_MAX_INPUT_BYTES: usize = 10 * 1024 * 1024;
+/// The highest limit of a record before compression that can be set: 1 GiB.
+#[cfg(feature = "compress")]
+pub const MAX_INPUT_BYTES: usize = 1024 * 1024 * 1024;
+
 /// The settings of a [`Producer`](crate::Producer); its builder has a setter of the same name for each.
 ///
 /// With feature `serde` it is read from configuration files; durations are text such as `100ms` or `2min`.
@@ -68,20 +90,23 @@ pub struct ProducerConfig {
     pub max_retries: u32,
     /// The most records of one call: 1 to 500 ([`MAX_BATCH_RECORDS`]). A call starts as soon as this many wait.
     pub batch_records: usize,
-    /// The most bytes of one call, payloads and partition keys together: from `max_record_bytes` to 10 MiB
-    /// ([`MAX_BATCH_BYTES`]). A call starts as soon as this many wait.
+    /// The most bytes of one call, payloads and partition keys together as they go out, after aggregation and
+    /// compression: from `max_record_bytes` to 10 MiB ([`MAX_BATCH_BYTES`]). A call starts as soon as this many wait.
     pub batch_bytes: usize,
-    /// How many records may wait for a call, first ones and repeated ones together, before `put` waits: at least 1.
+    /// How many records may wait for a call, first ones and repeated ones together, before `put` waits: at least 1. A
+    /// full aggregate counts as one record; what is in an aggregate that still grows counts with its bytes only.
     pub buffer_records: usize,
     /// How many bytes may be in the producer, waiting, in flight and waiting to be repeated together, before `put`
-    /// waits. A record counts with its payload, its key and [`RECORD_OVERHEAD`]. At least room for one record of
+    /// waits. A record counts with its payload, its key and [`RECORD_OVERHEAD`]; aggregates and compressed payloads
+    /// count besides the records in them, which are kept to be given back. At least room for one record of
     /// `max_record_bytes`.
     pub buffer_bytes: usize,
-    /// How long a record may wait for others to share its call. Zero sends it at once.
+    /// How long a record may wait for others to share its call and its aggregate. Zero sends it at once, so that there
+    /// are aggregates only while calls are held up.
     #[cfg_attr(feature = "serde", serde(with = "humantime_serde"))]
     pub linger: Duration,
-    /// The largest record in bytes, payload and partition key together: 1 to 10 MiB ([`MAX_RECORD_BYTES`]). A larger
-    /// one is refused by `put`. Raise it together with the limit of the stream.
+    /// The largest record in bytes, payload and partition key together as they go out: 1 to 10 MiB
+    /// ([`MAX_RECORD_BYTES`]). A larger one is refused by `put`. Raise it together with the limit of the stream.
     pub max_record_bytes: usize,
     /// How many calls may be under way at a time: 1 to 256. Records of one key are never in two calls at a time.
     pub in_flight: usize,
@@ -99,6 +124,53 @@ pub struct ProducerConfig {
     /// The longest delay between two attempts.
     #[cfg_attr(feature = "serde", serde(with = "humantime_serde"))]
     pub retry_max: Duration,
+    /// Whether records are packed into aggregates of the KPL's format, and which records share one. Default: none are.
+    pub aggregation: Aggregation,
+    /// The most bytes of an aggregate with its partition key, before compression: 64 to `max_record_bytes`; without
+    /// effect while `aggregation` is off. A record that does not fit into an aggregate is sent alone. The service
+    /// meters in units of 25 KB and readers unpack an aggregate as a whole, so that larger ones gain little.
+    pub aggregate_bytes: usize,
+    /// The most records of an aggregate, at least 1.
+    pub aggregate_records: usize,
+    /// Which partition key an aggregate gets: that of its first record (default), or the KPL's `a` with an explicit hash
+    /// key. Where it is stored is the same.
+    pub outer_key: OuterKey,
+    /// What becomes of the records of an aggregate that a reshard led into a shard where not all of them belong.
+    pub misplaced: Misplaced,
+    /// The least time from one listing of the shards to the next, and the first delay after a listing that failed or was
+    /// out of date; each later one is twice as long, and they are jittered.
+    #[cfg_attr(feature = "serde", serde(with = "humantime_serde"))]
+    pub shard_map_interval: Duration,
+    /// The longest delay before the shards are listed again after a listing that failed or was out of date.
+    #[cfg_attr(feature = "serde", serde(with = "humantime_serde"))]
+    pub shard_map_retry_max: Duration,
+    /// How long listing the shards may take, all pages together. The first records wait for the first listing.
+    #[cfg_attr(feature = "serde", serde(with = "humantime_serde"))]
+    pub shard_map_timeout: Duration,
+    /// Whether `put_batch` refuses a batch whose records have different partition keys, before anything is sent. Then no
+    /// aggregate mixes keys either. Off by default.
+    pub partition_key_safety: bool,
+    /// The format into which payloads are compressed; `None`, the default, leaves them as they are. With aggregation the
+    /// whole aggregate is compressed, see `compress_each`.
+    #[cfg(feature = "compress")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "compress")))]
+    pub compression: Option<Compression>,
+    /// How hard to compress.
+    #[cfg(feature = "compress")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "compress")))]
+    pub compression_level: Level,
+    /// Whether each record of an aggregate is compressed, instead of the aggregate as a whole (default). Whole
+    /// aggregates come out smaller; only readers that decompress before they split them can read them, as
+    /// `kinesis-consumer` does. With this on, the aggregates are plain ones for the Java KCL and for Lambda.
+    #[cfg(feature = "compress")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "compress")))]
+    pub compress_each: bool,
+    /// The largest record in bytes before compression, payload and partition key together: from `max_record_bytes` to
+    /// 1 GiB ([`MAX_INPUT_BYTES`]); without effect while `compression` is off. Consumers limit what they unpack: raise
+    /// it together with theirs.
+    #[cfg(feature = "compress")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "compress")))]
+    pub max_input_bytes: usize,
 }
 
 impl Default for ProducerConfig {
@@ -116,6 +188,23 @@ impl Default for ProducerConfig {
             delivery_timeout: DEFAULT_DELIVERY_TIMEOUT,
             retry_initial: DEFAULT_RETRY_INITIAL,
             retry_max: DEFAULT_RETRY_MAX,
+            aggregation: Aggregation::Off,
+            aggregate_bytes: DEFAULT_AGGREGATE_BYTES,
+            aggregate_records: DEFAULT_AGGREGATE_RECORDS,
+            outer_key: OuterKey::First,
+            misplaced: Misplaced::SendAgain,
+            shard_map_interval: DEFAULT_SHARD_MAP_INTERVAL,
+            shard_map_retry_max: DEFAULT_SHARD_MAP_RETRY_MAX,
+            shard_map_timeout: DEFAULT_SHARD_MAP_TIMEOUT,
+            partition_key_safety: false,
+            #[cfg(feature = "compress")]
+            compression: None,
+            #[cfg(feature = "compress")]
+            compression_level: Level::Default,
+            #[cfg(feature = "compress")]
+            compress_each: false,
+            #[cfg(feature = "compress")]
+            max_input_bytes: DEFAULT_MAX_INPUT_BYTES,
         }
     }
 }
@@ -143,7 +232,44 @@ impl ProducerConfig {
         if self.retry_max < self.retry_initial {
             return Err(ConfigError::new("retry_max", "must not be shorter than retry_initial"));
         }
+        if self.aggregation != Aggregation::Off {
+            within("aggregate_bytes", self.aggregate_bytes, MIN_BYTES_LIMIT, self.max_record_bytes)?;
+        }
+        within("aggregate_records", self.aggregate_records, 1, usize::MAX)?;
+        positive("shard_map_interval", self.shard_map_interval)?;
+        positive("shard_map_retry_max", self.shard_map_retry_max)?;
+        positive("shard_map_timeout", self.shard_map_timeout)?;
+        if self.shard_map_retry_max < self.shard_map_interval {
+            return Err(ConfigError::new(
+                "shard_map_retry_max",
+                "must not be shorter than shard_map_interval",
+            ));
+        }
+        #[cfg(feature = "compress")]
+        if self.compression.is_some() {
+            within("max_input_bytes", self.max_input_bytes, self.max_record_bytes, MAX_INPUT_BYTES)?;
+        }
+        // The encoder knows which formats and levels there are.
+        crate::encoding::encoder(self)?;
         Ok(())
+    }
+
+    /// Whether payloads are compressed one by one, where they are.
+    pub(crate) fn encodes_each(&self) -> bool {
+        #[cfg(feature = "compress")]
+        if self.compress_each {
+            return true;
+        }
+        self.aggregation == Aggregation::Off
+    }
+
+    /// The largest record that may come in.
+    pub(crate) fn input_limit(&self) -> usize {
+        #[cfg(feature = "compress")]
+        if self.compression.is_some() {
+            return self.max_input_bytes;
+        }
+        self.max_record_bytes
     }
 }
 
@@ -166,80 +292,4 @@ fn positive(field: &'static str, value: Duration) -> Result<(), ConfigError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn field_of(change: impl FnOnce(&mut ProducerConfig)) -> Option<&'static str> {
-        let mut config = ProducerConfig::default();
-        change(&mut config);
-        config.validate().err().map(|error| error.field())
-    }
-
-    /// S-153, S-154, S-155, S-156, S-157, C-11, C-17: the documented defaults, all of them settings.
-    #[test]
-    fn defaults_are_the_documented_ones_and_valid() {
-        let config = ProducerConfig::default();
-        assert_eq!(config.max_retries, 3);
-        assert_eq!(config.batch_records, 500);
-        assert_eq!(config.batch_bytes, 5_242_880);
-        assert_eq!(config.buffer_records, 500);
-        assert_eq!(config.buffer_bytes, 67_108_864);
-        assert_eq!(config.linger, Duration::from_millis(100));
-        assert_eq!(config.max_record_bytes, 1_048_576);
-        assert_eq!(config.in_flight, 4);
-        assert_eq!(config.attempt_timeout, Duration::from_secs(30));
-        assert_eq!(config.delivery_timeout, Duration::from_secs(120));
-        assert_eq!(config.retry_initial, Duration::from_millis(200));
-        assert_eq!(config.retry_max, Duration::from_secs(10));
-        assert_eq!(config.validate(), Ok(()));
-    }
-
-    /// S-154, S-155, C-11: both ends of every range, and one step beyond, with the setting's name.
-    #[test]
-    fn settings_out_of_range_are_named() {
-        for good in [1, 500] {
-            assert_eq!(field_of(|c| c.batch_records = good), None);
-        }
-        for bad in [0, 501] {
-            assert_eq!(field_of(|c| c.batch_records = bad), Some("batch_records"));
-        }
-        for good in [MIB, 10 * MIB] {
-            assert_eq!(field_of(|c| c.batch_bytes = good), None);
-        }
-        for bad in [0, MIB - 1, 10 * MIB + 1] {
-            assert_eq!(field_of(|c| c.batch_bytes = bad), Some("batch_bytes"));
-        }
-        for bad in [0, 10 * MIB + 1] {
-            assert_eq!(field_of(|c| c.max_record_bytes = bad), Some("max_record_bytes"));
-        }
-        assert_eq!(field_of(|c| (c.max_record_bytes, c.batch_bytes) = (10 * MIB, 10 * MIB)), None);
-        assert_eq!(field_of(|c| c.max_record_bytes = 6 * MIB), Some("batch_bytes"));
-        assert_eq!(field_of(|c| c.buffer_records = 0), Some("buffer_records"));
-        assert_eq!(field_of(|c| c.buffer_bytes = MIB + RECORD_OVERHEAD - 1), Some("buffer_bytes"));
-        assert_eq!(field_of(|c| c.buffer_bytes = MIB + RECORD_OVERHEAD), None);
-        for bad in [0, 257] {
-            assert_eq!(field_of(|c| c.in_flight = bad), Some("in_flight"));
-        }
-    }
-
-    #[test]
-    fn durations_out_of_range_are_named() {
-        let long = MAX_DURATION + Duration::from_nanos(1);
-        assert_eq!(field_of(|c| c.linger = Duration::ZERO), None);
-        assert_eq!(field_of(|c| c.linger = long), Some("linger"));
-        for bad in [Duration::ZERO, long] {
-            assert_eq!(field_of(|c| c.attempt_timeout = bad), Some("attempt_timeout"));
-            assert_eq!(field_of(|c| c.delivery_timeout = bad), Some("delivery_timeout"));
-            assert_eq!(field_of(|c| c.retry_initial = bad), Some("retry_initial"));
-            assert_eq!(field_of(|c| c.retry_max = bad), Some("retry_max"));
-        }
-        assert_eq!(field_of(|c| c.retry_initial = Duration::from_secs(11)), Some("retry_max"));
-    }
-
-    #[test]
-    fn an_error_says_which_setting_and_what_is_allowed() {
-        let config = ProducerConfig { batch_records: 501, ..ProducerConfig::default() };
-        let text = config.validate().unwrap_err().to_string();
-        assert_eq!(text, "invalid setting `batch_records`: must be from 1 to 500, is 501");
-    }
-}
+mod tests;

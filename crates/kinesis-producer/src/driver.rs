@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aws_sdk_kinesis::Client;
-use kinesis_core::StreamRef;
 use kinesis_core::aws::{FailureKind, ServiceFailure};
+use kinesis_core::directory::ShardDirectory;
+use kinesis_core::{OutboundRecord, StreamRef};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
@@ -15,7 +16,9 @@ use crate::admission::{Admission, Ledger, Room};
 use crate::batcher::{Action, Batcher, CallId, Event, FlushId};
 use crate::call::{self, Reply};
 use crate::error::{Failure, RecordErrorKind};
+use crate::listing::{Listing, Shards};
 use crate::meters::Meters;
+use crate::packing::Put as _;
 use crate::receipt::{Pending, Sent};
 use crate::report::{CloseReport, FlushReport};
 
@@ -36,6 +39,8 @@ pub(crate) struct Parts {
     pub(crate) client: Client,
     pub(crate) stream: StreamRef,
     pub(crate) attempt_timeout: Duration,
+    pub(crate) directory: Arc<dyn ShardDirectory>,
+    pub(crate) listing_timeout: Duration,
     pub(crate) batcher: Batcher<Pending>,
     pub(crate) admission: Arc<Admission>,
     pub(crate) meters: Meters,
@@ -49,6 +54,7 @@ pub(crate) struct Driver {
     ledger: Ledger,
     calls: JoinSet<Reply>,
     call_of: HashMap<Id, CallId>,
+    listing: Listing,
     flushes: HashMap<FlushId, oneshot::Sender<FlushReport>>,
     next_flush: u64,
     /// No further command can come.
@@ -65,7 +71,9 @@ struct Closing {
 
 impl Driver {
     pub(crate) fn new(parts: Parts) -> Self {
+        let listing = Listing::new(Arc::clone(&parts.directory), parts.stream.clone(), parts.listing_timeout);
         Self {
+            listing,
             parts,
             ledger: Ledger::default(),
             calls: JoinSet::new(),
@@ -95,6 +103,7 @@ impl Driver {
                     inbox.drain(..).for_each(|command| self.command(command));
                 }
                 Some(ended) = self.calls.join_next_with_id(), if !self.calls.is_empty() => self.call_ended(ended),
+                shards = self.listing.ended(), if self.listing.is_under_way() => self.listed(shards),
                 () = timer => self.step(Event::Tick),
             }
             self.give_up_when_late();
@@ -145,10 +154,17 @@ impl Driver {
         for action in self.parts.batcher.step(Instant::now().into_std(), event) {
             match action {
                 Action::Send(id) => self.start(id),
-                Action::Done { pending, bytes, outcome } => {
+                Action::ListShards => self.listing.start(),
+                Action::Stored { bytes, attempt } => self.parts.meters.stored(bytes, attempt),
+                Action::Misplaced(records) => self.parts.meters.misplaced(records),
+                Action::Unpredictable => {
+                    let stream = &self.parts.stream;
+                    tracing::warn!(%stream, "the stream distributes records by itself: they are aggregated by key");
+                }
+                Action::Done { put, outcome } => {
                     let failed_as = outcome.as_ref().err().map(|failure| failure.kind);
-                    self.count(&pending, bytes, &outcome);
-                    if !pending.answer(outcome)
+                    self.count(put.record(), &outcome);
+                    if !put.answer(outcome)
                         && let Some(kind) = failed_as
                     {
                         let (records, _) = unseen.unwrap_or((0_usize, kind));
@@ -172,15 +188,15 @@ impl Driver {
     }
 
     /// Counts the record's end; each record comes here once.
-    fn count(&mut self, pending: &Pending, bytes: usize, outcome: &Result<Sent, Failure>) {
+    fn count(&mut self, record: &OutboundRecord, outcome: &Result<Sent, Failure>) {
         match outcome {
-            Ok(sent) => self.parts.meters.sent(bytes, sent.attempts),
+            Ok(_) => self.parts.meters.sent(record.data.len()),
             Err(_) => self.parts.meters.failed(),
         }
         let Some(Closing { report, .. }) = &mut self.closing else { return };
         match outcome {
             Ok(_) => report.sent += 1,
-            Err(failure) if is_unsent(failure.kind) => report.unsent.push(pending.record().clone()),
+            Err(failure) if is_unsent(failure.kind) => report.unsent.push(record.clone()),
             Err(_) => report.failed += 1,
         }
     }
@@ -192,6 +208,11 @@ impl Driver {
             call::put_records(parts.client.clone(), parts.stream.clone(), entries, parts.attempt_timeout);
         let task = self.calls.spawn(attempt).id();
         self.call_of.insert(task, id);
+    }
+
+    fn listed(&mut self, shards: Shards) {
+        self.parts.meters.listed(shards.is_some());
+        self.step(Event::Listed(shards));
     }
 
     fn call_ended(&mut self, ended: Result<(Id, Reply), JoinError>) {
@@ -234,6 +255,7 @@ impl Driver {
     /// Answers every record that is here or was put before this, and takes no more.
     fn give_up(&mut self, kind: RecordErrorKind) {
         self.calls.abort_all();
+        self.listing.stop();
         self.step(Event::GiveUp(kind));
         self.parts.commands.close();
         while let Ok(command) = self.parts.commands.try_recv() {

@@ -26,6 +26,35 @@ pub enum PutError {
         /// The limit in bytes.
         limit: usize,
     },
+    /// The record is larger than `max_record_bytes` although it was compressed.
+    #[error(
+        "the record has {size} bytes with its partition key when compressed, {input} before; the limit is {limit}"
+    )]
+    #[non_exhaustive]
+    TooLargeCompressed {
+        /// Payload plus partition key before compression, in bytes.
+        input: usize,
+        /// What would be sent, in bytes: the smaller of both.
+        size: usize,
+        /// The limit in bytes.
+        limit: usize,
+    },
+    /// The record is larger than `max_input_bytes`, whatever compression would make of it.
+    #[error("the record has {size} bytes with its partition key before compression, the limit is {limit}")]
+    #[non_exhaustive]
+    InputTooLarge {
+        /// Payload plus partition key before compression, in bytes.
+        size: usize,
+        /// The limit in bytes.
+        limit: usize,
+    },
+    /// The records of the batch have different partition keys, and `partition_key_safety` is on.
+    #[error("partition key mismatch: record {index} of the batch has another partition key than record 0")]
+    #[non_exhaustive]
+    PartitionKeyMismatch {
+        /// The place of the first record that differs, counted from zero.
+        index: usize,
+    },
     /// The batch has more records than the service takes in a call.
     #[error("the batch has {records} records, the limit is {limit}")]
     #[non_exhaustive]
@@ -60,6 +89,9 @@ impl PutError {
             Self::Full => true,
             Self::InvalidKey { .. }
             | Self::TooLarge { .. }
+            | Self::TooLargeCompressed { .. }
+            | Self::InputTooLarge { .. }
+            | Self::PartitionKeyMismatch { .. }
             | Self::TooManyRecords { .. }
             | Self::InvalidRecord { .. }
             | Self::Closed => false,
@@ -140,7 +172,8 @@ impl RecordError {
     }
 
     /// Whether the service may have stored the record all the same: some attempt was sent and its answer did not
-    /// come. Putting the record again can then make a duplicate.
+    /// come, or a reshard led its aggregate into a shard where some readers drop it. Putting the record again can then
+    /// make a duplicate.
     #[must_use]
     pub fn may_be_stored(&self) -> bool {
         self.0.failure.in_doubt

@@ -16,7 +16,8 @@ use crate::builder::ProducerBuilder;
 use crate::config::{MAX_BATCH_RECORDS, MAX_DURATION, ProducerConfig};
 use crate::driver::Command;
 use crate::error::{PutError, RecordError};
-use crate::receipt::{Pending, Receipt, Sent};
+use crate::intake::Intake;
+use crate::receipt::{Receipt, Sent};
 use crate::report::{CloseReport, FlushReport};
 
 /// Writes records to one stream. Cheap to clone: clones share one buffer and one task.
@@ -39,6 +40,7 @@ pub struct Producer(Arc<Inner>);
 pub(crate) struct Inner {
     pub(crate) stream: StreamRef,
     pub(crate) config: ProducerConfig,
+    pub(crate) intake: Intake,
     pub(crate) admission: Arc<Admission>,
     pub(crate) commands: mpsc::UnboundedSender<Command>,
     pub(crate) closed: watch::Receiver<Option<CloseReport>>,
@@ -49,7 +51,7 @@ impl Producer {
     /// Starts a producer for `stream`. The clients carry the caller's AWS configuration: region, credentials,
     /// endpoint, HTTP client; see [`ClientSource`] for what they may be made from.
     ///
-    /// It needs the permission `kinesis:PutRecords`.
+    /// It needs the permission `kinesis:PutRecords`, and `kinesis:ListShards` where it aggregates by shard.
     pub fn builder(clients: impl Into<ClientSource>, stream: StreamRef) -> ProducerBuilder {
         ProducerBuilder::new(clients.into(), stream)
     }
@@ -74,15 +76,16 @@ impl Producer {
     /// [`Receipt`] resolves once it is stored or given up, and may be dropped.
     ///
     /// # Errors
-    /// [`PutError::InvalidKey`] and [`PutError::TooLarge`] for a record that no attempt is worth,
-    /// [`PutError::Closed`] once the producer is closing, also while this waits.
+    /// [`PutError::InvalidKey`] and [`PutError::TooLarge`] for a record that no attempt is worth, with compression
+    /// [`PutError::TooLargeCompressed`] and [`PutError::InputTooLarge`] too; [`PutError::Closed`] once the producer is
+    /// closing, also while this waits.
     ///
     /// # Cancel safety
     /// Dropped before it returns, the record was not put; the place in the line for room is lost.
     pub async fn put(&self, record: OutboundRecord) -> Result<Receipt, PutError> {
-        self.check(&record)?;
+        self.0.intake.check(&record)?;
         let grant = self.0.admission.enter(std::slice::from_ref(&record)).await?;
-        let (pending, receipt) = Pending::new(record);
+        let (pending, receipt) = self.0.intake.take(record)?;
         self.send(Command::Put { pending, room: grant.room() })?;
         grant.hand_over();
         Ok(receipt)
@@ -94,9 +97,9 @@ impl Producer {
     /// As `put`, and [`PutError::Full`] when there is no room, or others wait for it. Keep a clone of the record to
     /// put it again: clones share the payload.
     pub fn try_put(&self, record: OutboundRecord) -> Result<Receipt, PutError> {
-        self.check(&record)?;
+        self.0.intake.check(&record)?;
         let grant = self.0.admission.try_enter(std::slice::from_ref(&record))?;
-        let (pending, receipt) = Pending::new(record);
+        let (pending, receipt) = self.0.intake.take(record)?;
         self.send(Command::Put { pending, room: grant.room() })?;
         grant.hand_over();
         Ok(receipt)
@@ -104,16 +107,16 @@ impl Producer {
 
     /// Sends up to 500 records now, without waiting for others, and returns one result per record in their order.
     ///
-    /// The records share calls with what is in the buffer and are split over several calls where the limits ask for
-    /// it. The batch enters the buffer as a whole; one that is larger than the buffer enters once it is empty.
+    /// The records share calls and aggregates with what is in the buffer and are split over several calls where the
+    /// limits ask for it. The batch enters the buffer as a whole; one that is larger than the buffer enters once it is empty.
     ///
     /// # Errors
-    /// [`PutError::TooManyRecords`], or [`PutError::InvalidRecord`] for the first record that is invalid; nothing was
-    /// sent then. [`PutError::Closed`] once the producer is closing. What becomes of each record afterwards is in its
+    /// [`PutError::TooManyRecords`], or [`PutError::InvalidRecord`] for the first record that is invalid, or
+    /// [`PutError::PartitionKeyMismatch`] with `partition_key_safety`; nothing was sent then. [`PutError::Closed`] once the producer is closing. What becomes of each record afterwards is in its
     /// own result.
     ///
     /// # Cancel safety
-    /// Dropped while it waits for room, nothing was put; dropped later, all records are on their way.
+    /// Dropped while it waits for room or compresses, nothing was put; dropped later, all records are on their way.
     pub async fn put_batch(
         &self,
         records: Vec<OutboundRecord>,
@@ -121,12 +124,9 @@ impl Producer {
         if records.len() > MAX_BATCH_RECORDS {
             return Err(PutError::TooManyRecords { records: records.len(), limit: MAX_BATCH_RECORDS });
         }
-        for (index, record) in records.iter().enumerate() {
-            self.check(record)
-                .map_err(|source| PutError::InvalidRecord { index, source: Box::new(source) })?;
-        }
+        self.0.intake.check_batch(&records)?;
         let grant = self.0.admission.enter(&records).await?;
-        let (batch, receipts): (Vec<_>, Vec<_>) = records.into_iter().map(Pending::new).unzip();
+        let (batch, receipts) = self.0.intake.take_batch(records).await?;
         self.send(Command::PutBatch { batch, room: grant.room() })?;
         grant.hand_over();
         Ok(join_all(receipts).await)
@@ -174,17 +174,6 @@ impl Producer {
         let mut closed = self.0.closed.clone();
         let report = closed.wait_for(Option::is_some).await;
         report.ok().and_then(|report| report.clone()).unwrap_or_default()
-    }
-
-    fn check(&self, record: &OutboundRecord) -> Result<(), PutError> {
-        if !record.partition_key.is_valid() {
-            return Err(PutError::InvalidKey { chars: record.partition_key.as_str().chars().count() });
-        }
-        let (size, limit) = (record.wire_len(), self.0.config.max_record_bytes);
-        if size > limit {
-            return Err(PutError::TooLarge { size, limit });
-        }
-        Ok(())
     }
 
     fn send(&self, command: Command) -> Result<(), PutError> {

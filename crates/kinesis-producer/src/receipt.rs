@@ -1,14 +1,15 @@
 //! Receipts: futures of what became of a record.
 
-use std::borrow::Borrow;
 use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use kinesis_core::{OutboundRecord, SequenceNumber, ShardId};
+use bytes::Bytes;
+use kinesis_core::{OutboundRecord, Position, SequenceNumber, ShardId};
 use tokio::sync::oneshot;
 
 use crate::error::{Failure, RecordError, RecordErrorKind};
+use crate::packing::Put;
 
 /// A record that the service stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,10 +17,20 @@ use crate::error::{Failure, RecordError, RecordErrorKind};
 pub struct Sent {
     /// The shard that holds it.
     pub shard: ShardId,
-    /// Its sequence number.
+    /// The sequence number of the Kinesis record that holds it: the records of an aggregate share it.
     pub sequence: SequenceNumber,
+    /// Its place in the aggregate, counted from zero; zero for a record that was sent alone.
+    pub sub_sequence: u64,
     /// How often it was sent, at least 1. An attempt whose answer was lost may have stored it too.
     pub attempts: u32,
+}
+
+impl Sent {
+    /// Where readers find it: sequence number and place in the aggregate.
+    #[must_use]
+    pub fn position(&self) -> Position {
+        Position::new(self.sequence.clone(), self.sub_sequence)
+    }
 }
 
 /// The answer for one record, once there is one: a future that every admitted record resolves exactly once.
@@ -45,17 +56,23 @@ impl fmt::Debug for Receipt {
 }
 
 /// A record in the producer with its way back to the caller. It answers exactly once: at the latest when dropped.
-pub(crate) struct Pending(Option<(OutboundRecord, oneshot::Sender<Result<Sent, RecordError>>)>);
+pub(crate) struct Pending(Option<Inside>);
+
+struct Inside {
+    record: OutboundRecord,
+    encoded: Option<Bytes>,
+    sender: oneshot::Sender<Result<Sent, RecordError>>,
+}
 
 impl Pending {
-    pub(crate) fn new(record: OutboundRecord) -> (Self, Receipt) {
+    /// `encoded` is the payload as it is to be sent, where that is not how it was put.
+    pub(crate) fn new(record: OutboundRecord, encoded: Option<Bytes>) -> (Self, Receipt) {
         let (sender, receiver) = oneshot::channel();
-        (Self(Some((record, sender))), Receipt(receiver))
+        (Self(Some(Inside { record, encoded, sender })), Receipt(receiver))
     }
 
-    pub(crate) fn record(&self) -> &OutboundRecord {
-        let (record, _) = self.0.as_ref().expect("the record is there until it is answered");
-        record
+    fn inside(&self) -> &Inside {
+        self.0.as_ref().expect("the record is there until it is answered")
     }
 
     /// Resolves the receipt. Whether there still was one.
@@ -64,15 +81,19 @@ impl Pending {
     }
 
     fn send(&mut self, outcome: Result<Sent, Failure>) -> bool {
-        self.0.take().is_some_and(|(record, sender)| {
+        self.0.take().is_some_and(|Inside { record, sender, .. }| {
             sender.send(outcome.map_err(|failure| RecordError::new(failure, record))).is_ok()
         })
     }
 }
 
-impl Borrow<OutboundRecord> for Pending {
-    fn borrow(&self) -> &OutboundRecord {
-        self.record()
+impl Put for Pending {
+    fn record(&self) -> &OutboundRecord {
+        &self.inside().record
+    }
+
+    fn encoded(&self) -> Option<&Bytes> {
+        self.inside().encoded.as_ref()
     }
 }
 

@@ -21,6 +21,8 @@ fn the_readmes_configuration_is_read() {
     expected.buffer_bytes = 16 * 1024 * 1024;
     expected.linger = Duration::from_millis(20);
     expected.delivery_timeout = Duration::from_secs(300);
+    expected.aggregation = kinesis_producer::Aggregation::ByShard;
+    expected.aggregate_bytes = 102_400;
     assert_eq!(config, expected);
     assert_eq!(config.validate(), Ok(()));
 }
@@ -38,4 +40,16 @@ fn an_unknown_or_malformed_setting_is_named() {
     assert!(error.to_string().contains("batch_recrods"), "{error}");
     let negative = r#"{ "linger": "-5s" }"#;
     assert!(serde_json::from_str::<ProducerConfig>(negative).is_err());
+}
+
+/// S-140: the settings of compression, as the README names them.
+#[cfg(feature = "zstd")]
+#[test]
+fn compression_is_set_in_the_file_too() {
+    use kinesis_producer::compress::{Compression, Level};
+    let text = r#"{ "compression": "zstd", "compression_level": "fastest", "compress_each": true }"#;
+    let config: ProducerConfig = serde_json::from_str(text).unwrap();
+    assert_eq!((config.compression, config.compression_level), (Some(Compression::Zstd), Level::Fastest));
+    assert!(config.compress_each);
+    assert_eq!(config.validate(), Ok(()));
 }

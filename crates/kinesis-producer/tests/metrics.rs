@@ -20,7 +20,7 @@ fn gauge(recorder: &Recorder, name: &str) -> f64 {
     recorder.samples_of(name)[0].1.last.unwrap()
 }
 
-/// S-195, S-196, S-197, S-198, S-199, S-200, S-201: the seven metrics, each with the stream as its label.
+/// S-195, S-196, S-197, S-198, S-199, S-200, S-201: all metrics, each with the stream as its label.
 #[tokio::test(start_paused = true)]
 async fn all_metrics_carry_the_stream() {
     let kinesis = service(1);
@@ -32,11 +32,16 @@ async fn all_metrics_carry_the_stream() {
         [
             "buffer_utilization",
             "bytes_sent_total",
+            "kinesis_records_sent_total",
             "put_errors_total",
             "put_latency_ms",
             "records_failed_total",
+            "records_misplaced_total",
             "records_retried_total",
             "records_sent_total",
+            "shard_listing_errors_total",
+            "shard_listings_total",
+            "user_bytes_sent_total",
         ]
     );
     let stream = Labels::stream(StreamRef::new(STREAM).unwrap());

@@ -37,8 +37,13 @@ metrics! {
     EFO_STREAM_ERRORS = "efo_stream_errors_total", Counter, Count, "Subscriptions that ended with an error (enhanced fan-out only).";
     UP = "up", Gauge, Count, "1 while the consumer runs, 0 after it stopped.";
     UPTIME = "uptime_ms", Gauge, Milliseconds, "How long the consumer ran, set when it stops; label result = success or error.";
-    RECORDS_SENT = "records_sent_total", Counter, Count, "Records that the service stored.";
-    BYTES_SENT = "bytes_sent_total", Counter, Bytes, "Payload bytes that the service stored at the first attempt.";
+    RECORDS_SENT = "records_sent_total", Counter, Count, "Records that the service stored, those in aggregates each.";
+    BYTES_SENT = "bytes_sent_total", Counter, Bytes, "Payload bytes that the service stored at the first attempt, as they were on the wire.";
+    USER_BYTES_SENT = "user_bytes_sent_total", Counter, Bytes, "Payload bytes of stored records as they were put, before aggregation and compression.";
+    KINESIS_RECORDS_SENT = "kinesis_records_sent_total", Counter, Count, "Kinesis records that the service stored; an aggregate is one.";
+    RECORDS_MISPLACED = "records_misplaced_total", Counter, Count, "Records sent again because a reshard led their aggregate into a shard where not all of it belongs.";
+    SHARD_LISTINGS = "shard_listings_total", Counter, Count, "Listings of the shards for aggregation.";
+    SHARD_LISTING_ERRORS = "shard_listing_errors_total", Counter, Count, "Listings of the shards for aggregation that failed.";
     PUT_LATENCY = "put_latency_ms", Gauge, Milliseconds, "How long the last PutRecords took.";
     RECORDS_RETRIED = "records_retried_total", Counter, Count, "Records sent again after a failure of their own.";
     RECORDS_FAILED = "records_failed_total", Counter, Count, "Records given up after all retries.";

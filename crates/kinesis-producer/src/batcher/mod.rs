@@ -1,37 +1,37 @@
-//! The machine that decides which records share a call, when calls start, and what becomes of each record.
+//! The machine that decides which records share a call, when calls start, and what becomes of each record. Which of them
+//! share a Kinesis record, [`packing`](crate::packing) decides.
 //!
 //! It is pure and synchronous: time comes with every event, random numbers from a seed, and what is to be done is
 //! returned as actions. The [driver](crate::driver) carries them out.
 
+mod answers;
 mod flushes;
 mod pace;
 mod queue;
+mod stage;
 #[cfg(test)]
 mod tests;
 
-use std::borrow::Borrow;
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use kinesis_core::aws::{FailureKind, ServiceFailure};
+use kinesis_core::aws::ServiceFailure;
 use kinesis_core::backoff::BackoffConfig;
+use kinesis_core::directory::ShardInfo;
 use kinesis_core::{OutboundRecord, SequenceNumber, ShardId};
 
+use self::answers::Stray;
 pub(crate) use self::flushes::FlushId;
 use self::flushes::Flushes;
 use self::pace::Pace;
-use self::queue::{Item, Queue};
+use self::queue::Queue;
 use crate::ProducerConfig;
-use crate::config::RECORD_OVERHEAD;
+use crate::aggregation::Misplaced;
+use crate::encoding::Encoding;
 use crate::error::{Failure, RecordErrorKind};
+use crate::packing::{Atlas, Load, Packer, Parcel, Put, held_cost};
 use crate::receipt::Sent;
 use crate::report::FlushReport;
-
-/// What a record counts of the byte budget.
-pub(crate) fn cost(record: &OutboundRecord) -> usize {
-    record.wire_len() + RECORD_OVERHEAD
-}
 
 /// Names a call, in the order in which calls start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -54,6 +54,8 @@ pub(crate) enum Event<P> {
     Drain,
     /// A call ended: with one result per record in order, or as a whole.
     Answered { call: CallId, result: Result<Vec<EntryResult>, ServiceFailure> },
+    /// The shards that were asked for; `None` when they could not be listed.
+    Listed(Option<Vec<ShardInfo>>),
     /// Everything that is here fails with this kind, calls under way included, and whatever is put later. No call
     /// starts any more.
     GiveUp(RecordErrorKind),
@@ -66,10 +68,18 @@ pub(crate) enum Event<P> {
 pub(crate) enum Action<P> {
     /// Start a call with the records of [`Batcher::records`].
     Send(CallId),
-    /// The final answer of a record with a payload of `bytes`.
-    Done { pending: P, bytes: usize, outcome: Result<Sent, Failure> },
+    /// List the shards of the stream.
+    ListShards,
+    /// The final answer of a record.
+    Done { put: P, outcome: Result<Sent, Failure> },
+    /// A Kinesis record with a payload of `bytes` was stored at this attempt.
+    Stored { bytes: usize, attempt: u32 },
     /// So many records, refused on their own, will be sent again.
     Retrying(usize),
+    /// So many records were stored where readers may drop them, and will be sent again.
+    Misplaced(usize),
+    /// The stream distributes records by itself.
+    Unpredictable,
     /// A flush is complete, or its time is over.
     Flushed { id: FlushId, report: FlushReport },
 }
@@ -83,18 +93,26 @@ struct Settings {
     in_flight: usize,
     max_attempts: u32,
     delivery_timeout: Duration,
+    misplaced: Misplaced,
 }
 
 #[derive(Debug)]
 struct Call<P> {
-    items: Vec<Item<P>>,
+    items: Vec<Parcel<P>>,
+    epoch: u64,
 }
 
 #[derive(Debug)]
 pub(crate) struct Batcher<P> {
     settings: Settings,
+    atlas: Atlas,
+    packer: Packer<P>,
+    /// Records that wait for the first list of shards, in order.
+    unaddressed: VecDeque<Load<P>>,
     queue: Queue<P>,
     calls: BTreeMap<CallId, Call<P>>,
+    /// Stored where they may not belong; a list of shards is on its way that says so.
+    strays: Vec<Stray<P>>,
     pace: Pace,
     flushes: Flushes,
     next_serial: u64,
@@ -104,13 +122,13 @@ pub(crate) struct Batcher<P> {
     given_up: Option<RecordErrorKind>,
     /// The call that finds out whether calls work again.
     probe: Option<CallId>,
-    /// Records without an answer, and what they count of the byte budget.
+    /// Records without an answer, and what they and their parcels count of the byte budget.
     held: usize,
     held_bytes: usize,
 }
 
-impl<P: Borrow<OutboundRecord>> Batcher<P> {
-    pub(crate) fn new(config: &ProducerConfig, seed: u64) -> Self {
+impl<P: Put> Batcher<P> {
+    pub(crate) fn new(config: &ProducerConfig, encoding: Option<Encoding>, seed: u64) -> Self {
         Self {
             settings: Settings {
                 batch_records: config.batch_records,
@@ -119,9 +137,14 @@ impl<P: Borrow<OutboundRecord>> Batcher<P> {
                 in_flight: config.in_flight,
                 max_attempts: config.max_retries.saturating_add(1),
                 delivery_timeout: config.delivery_timeout,
+                misplaced: config.misplaced,
             },
+            atlas: Atlas::new(config, seed),
+            packer: Packer::new(config, encoding),
+            unaddressed: VecDeque::new(),
             queue: Queue::new(),
             calls: BTreeMap::new(),
+            strays: Vec::new(),
             pace: Pace::new(BackoffConfig::new(config.retry_initial, config.retry_max), seed),
             flushes: Flushes::default(),
             next_serial: 0,
@@ -141,36 +164,52 @@ impl<P: Borrow<OutboundRecord>> Batcher<P> {
 
     /// What the records without an answer count of the byte budget.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.held_bytes
+        self.held_bytes + self.packer.open_bytes()
     }
 
-    /// Records that wait for a call, repeated ones included.
+    /// Kinesis records that wait for a call, repeated ones included, and records that wait to be packed.
     pub(crate) fn waiting(&self) -> usize {
-        self.queue.len()
+        self.queue.len() + self.unaddressed.len()
     }
 
-    /// The records of a call under way, in order; none once it ended.
+    /// The Kinesis records of a call under way, in order; none once it ended.
     pub(crate) fn records(&self, call: CallId) -> impl Iterator<Item = &OutboundRecord> {
-        self.calls.get(&call).into_iter().flat_map(|call| call.items.iter().map(Item::record))
+        self.calls.get(&call).into_iter().flat_map(|call| call.items.iter().map(|item| &item.wire))
     }
 
     /// When the next [`Event::Tick`] is due, as things are now.
     pub(crate) fn next_wake(&self) -> Option<Instant> {
-        let start = self.queue.front().filter(|_| self.has_free_call()).and_then(|front| {
-            let lingered = (!self.is_pressing(front)).then(|| self.lingered(front));
+        let start = |admitted: Instant, pressing: bool| {
+            let lingered = (!pressing).then(|| admitted + self.settings.linger);
             lingered.max(self.pace.paused_until())
-        });
-        let expiry = self.queue.front().map(|front| self.deadline(front));
-        [start, expiry, self.queue.next_retry(), self.flushes.next_deadline()].into_iter().flatten().min()
+        };
+        let free = self.has_free_call();
+        let front = self.queue.front().filter(|front| free && self.is_of_this_epoch(front));
+        let front = front.and_then(|front| start(front.admitted, self.is_pressing(front)));
+        let open = self.packer.oldest().filter(|_| free).and_then(|(_, admitted)| start(admitted, false));
+        let expiry = self.oldest_admitted().map(|admitted| admitted + self.settings.delivery_timeout);
+        [front, open, expiry, self.queue.next_retry(), self.atlas.next_wake(), self.flushes.next_deadline()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Of all that can expire right now.
+    fn oldest_admitted(&self) -> Option<Instant> {
+        let front = self.queue.front().map(|front| front.admitted);
+        let open = self.packer.oldest().map(|(_, admitted)| admitted);
+        let unaddressed = self.unaddressed.front().map(|load| load.admitted);
+        let strays = self.strays.iter().map(Stray::admitted).min();
+        [front, open, unaddressed, strays].into_iter().flatten().min()
     }
 
     /// Takes an event and says what to do.
     pub(crate) fn step(&mut self, now: Instant, event: Event<P>) -> Vec<Action<P>> {
         let mut actions = Vec::new();
         match event {
-            Event::Admitted(pending) => self.admit(now, pending),
+            Event::Admitted(put) => self.admit(now, put),
             Event::AdmittedBatch(batch) => {
-                batch.into_iter().for_each(|pending| self.admit(now, pending));
+                batch.into_iter().for_each(|put| self.admit(now, put));
                 self.urge_all();
             }
             Event::Flush { id, deadline } => {
@@ -179,6 +218,7 @@ impl<P: Borrow<OutboundRecord>> Batcher<P> {
             }
             Event::Drain => self.urgent_through = Some(u64::MAX),
             Event::Answered { call, result } => self.answered(now, call, result, &mut actions),
+            Event::Listed(shards) => self.listed(now, shards, &mut actions),
             Event::GiveUp(kind) => self.given_up = Some(kind),
             Event::Tick => {}
         }
@@ -189,20 +229,13 @@ impl<P: Borrow<OutboundRecord>> Batcher<P> {
         actions
     }
 
-    fn admit(&mut self, now: Instant, pending: P) {
-        let record: &OutboundRecord = pending.borrow();
+    fn admit(&mut self, now: Instant, put: P) {
         self.held += 1;
-        self.held_bytes += cost(record);
-        let item = Item {
-            serial: self.next_serial,
-            size: record.wire_len(),
-            admitted: now,
-            attempts: 0,
-            in_doubt: false,
-            pending,
-        };
+        self.held_bytes += held_cost(&put);
+        self.atlas.want(now);
+        let load = Load { serial: self.next_serial, admitted: now, attempts: 0, in_doubt: false, put };
         self.next_serial += 1;
-        self.queue.push(item);
+        self.pack(load);
     }
 
     /// Everything admitted so far is to be sent without waiting for others.
@@ -221,19 +254,19 @@ impl<P: Borrow<OutboundRecord>> Batcher<P> {
         if let Some(last) = self.queue.take_due_retries(now) {
             self.urge(last);
         }
-        while let Some(front) = self.queue.front()
-            && self.deadline(front) <= now
-        {
-            let item = self.queue.pop_front().expect("there is a front");
-            self.fail(item, RecordErrorKind::Expired, None, actions);
+        if self.given_up.is_none() && self.atlas.begin(now) {
+            actions.push(Action::ListShards);
         }
+        self.close_due(now);
+        self.expire(now, actions);
         while self.may_start(now) {
             let mut items = self.queue.take_batch(self.settings.batch_records, self.settings.batch_bytes);
             items.iter_mut().for_each(|item| item.attempts += 1);
             let id = CallId(self.next_call);
             self.next_call += 1;
             self.probe = self.pace.is_failing().then_some(id);
-            self.calls.insert(id, Call { items });
+            let epoch = items.first().map(|item| item.epoch).unwrap_or_default();
+            self.calls.insert(id, Call { items, epoch });
             actions.push(Action::Send(id));
         }
         let ended = self.flushes.take_ended(now);
@@ -242,9 +275,18 @@ impl<P: Borrow<OutboundRecord>> Batcher<P> {
 
     fn may_start(&self, now: Instant) -> bool {
         let Some(front) = self.queue.front() else { return false };
-        self.has_free_call()
-            && !self.pace.is_paused(now)
-            && (self.is_pressing(front) || self.lingered(front) <= now)
+        self.can_start(now)
+            && (self.is_pressing(front) || front.admitted + self.settings.linger <= now)
+            && self.is_of_this_epoch(front)
+    }
+
+    /// Whether the record may be under way together with those that are.
+    fn is_of_this_epoch(&self, front: &Parcel<P>) -> bool {
+        self.calls.values().all(|call| call.epoch == front.epoch)
+    }
+
+    fn can_start(&self, now: Instant) -> bool {
+        self.has_free_call() && !self.pace.is_paused(now)
     }
 
     /// Whether one more call may be under way. After a call that failed as a whole it is a single one, until one is
@@ -255,146 +297,9 @@ impl<P: Borrow<OutboundRecord>> Batcher<P> {
     }
 
     /// Whether a call is to start without waiting for more records.
-    fn is_pressing(&self, front: &Item<P>) -> bool {
+    fn is_pressing(&self, front: &Parcel<P>) -> bool {
         self.urgent_through >= Some(front.serial)
             || self.queue.ready_len() >= self.settings.batch_records
             || self.queue.ready_bytes() >= self.settings.batch_bytes
     }
-
-    /// When the record has waited long enough for others.
-    fn lingered(&self, item: &Item<P>) -> Instant {
-        item.admitted + self.settings.linger
-    }
-
-    fn deadline(&self, item: &Item<P>) -> Instant {
-        item.admitted + self.settings.delivery_timeout
-    }
-
-    fn answered(
-        &mut self,
-        now: Instant,
-        id: CallId,
-        result: Result<Vec<EntryResult>, ServiceFailure>,
-        actions: &mut Vec<Action<P>>,
-    ) {
-        // Calls that were given up have answers already.
-        let Some(Call { items }) = self.calls.remove(&id) else { return };
-        self.queue.release_keys(&items);
-        match result {
-            Ok(results) if results.len() == items.len() => self.answered_each(now, items, results, actions),
-            Ok(results) => {
-                let problem = format!("the answer has {} results for {} records", results.len(), items.len());
-                let failure = ServiceFailure::local(FailureKind::Other, problem);
-                self.failed_as_a_whole(now, items, failure, actions);
-            }
-            Err(failure) => self.failed_as_a_whole(now, items, failure, actions),
-        }
-    }
-
-    /// The service took the call; each record's own result decides.
-    fn answered_each(
-        &mut self,
-        now: Instant,
-        items: Vec<Item<P>>,
-        results: Vec<EntryResult>,
-        actions: &mut Vec<Action<P>>,
-    ) {
-        self.pace.call_succeeded();
-        let delays = self.pace.delays();
-        let mut retrying = 0;
-        for (item, result) in items.into_iter().zip(results) {
-            match result {
-                Ok((shard, sequence)) => {
-                    let sent = Sent { shard, sequence, attempts: item.attempts };
-                    self.finish(item, Ok(sent), actions);
-                }
-                Err(failure) => {
-                    let due = now + delays.before_retry(item.attempts);
-                    let retried =
-                        self.retry(item, due, RecordErrorKind::Refused, &Arc::new(failure), actions);
-                    retrying += usize::from(retried);
-                }
-            }
-        }
-        if retrying > 0 {
-            actions.push(Action::Retrying(retrying));
-        }
-    }
-
-    /// The call failed: all its records share the failure and come back together.
-    fn failed_as_a_whole(
-        &mut self,
-        now: Instant,
-        items: Vec<Item<P>>,
-        failure: ServiceFailure,
-        actions: &mut Vec<Action<P>>,
-    ) {
-        let in_doubt = may_have_had_effect(failure.kind());
-        // Only the request is at fault when it is invalid; anything else would hit the next call too.
-        let due = match failure.kind() {
-            FailureKind::Invalid => now,
-            _ => self.pace.call_failed(now),
-        };
-        let failure = Arc::new(failure);
-        for mut item in items {
-            item.in_doubt |= in_doubt;
-            self.retry(item, due, RecordErrorKind::CallFailed, &failure, actions);
-        }
-    }
-
-    /// Repeats the record at `due`, or gives it up. Whether it will be repeated.
-    fn retry(
-        &mut self,
-        item: Item<P>,
-        due: Instant,
-        kind: RecordErrorKind,
-        failure: &Arc<ServiceFailure>,
-        actions: &mut Vec<Action<P>>,
-    ) -> bool {
-        let kind = if !failure.is_retryable() || item.attempts >= self.settings.max_attempts {
-            kind
-        } else if due >= self.deadline(&item) {
-            RecordErrorKind::Expired
-        } else {
-            self.queue.push_retry(due, item);
-            return true;
-        };
-        self.fail(item, kind, Some(Arc::clone(failure)), actions);
-        false
-    }
-
-    fn give_up(&mut self, kind: RecordErrorKind, actions: &mut Vec<Action<P>>) {
-        let mut items = self.queue.take_all();
-        for mut item in std::mem::take(&mut self.calls).into_values().flat_map(|call| call.items) {
-            item.in_doubt = true;
-            items.push(item);
-        }
-        items.sort_by_key(|item| item.serial);
-        items.into_iter().for_each(|item| self.fail(item, kind, None, actions));
-    }
-
-    fn fail(
-        &mut self,
-        item: Item<P>,
-        kind: RecordErrorKind,
-        cause: Option<Arc<ServiceFailure>>,
-        actions: &mut Vec<Action<P>>,
-    ) {
-        let failure = Failure { kind, attempts: item.attempts, in_doubt: item.in_doubt, cause };
-        self.finish(item, Err(failure), actions);
-    }
-
-    fn finish(&mut self, item: Item<P>, outcome: Result<Sent, Failure>, actions: &mut Vec<Action<P>>) {
-        let record = item.record();
-        let bytes = record.data.len();
-        self.held -= 1;
-        self.held_bytes -= cost(record);
-        self.flushes.record_done(item.serial, outcome.is_ok());
-        actions.push(Action::Done { pending: item.pending, bytes, outcome });
-    }
-}
-
-/// Whether records of a call that failed this way may be stored all the same.
-fn may_have_had_effect(kind: FailureKind) -> bool {
-    matches!(kind, FailureKind::Timeout | FailureKind::Transport | FailureKind::Server | FailureKind::Other)
 }

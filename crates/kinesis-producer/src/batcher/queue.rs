@@ -1,64 +1,37 @@
-//! Records that wait for a call.
+//! Kinesis records that wait for a call.
 
-use std::borrow::Borrow;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Instant;
 
-use kinesis_core::{OutboundRecord, PartitionKey};
-
 use crate::config::DEFAULT_MAX_RECORD_BYTES;
+use crate::packing::{Lane, Parcel, Put};
 
 /// Larger records go alone: the stream may have a lower limit than the producer, and the service then refuses the
 /// whole call. Every stream takes records of this size.
 const SHARES_CALL_UP_TO: usize = DEFAULT_MAX_RECORD_BYTES;
 
-/// A record on its way.
+/// A lane with records in a call under way.
 #[derive(Debug)]
-pub(super) struct Item<P> {
-    /// Its place in the order of admission.
-    pub(super) serial: u64,
-    /// What the service counts: payload and key, in bytes.
-    pub(super) size: usize,
-    pub(super) admitted: Instant,
-    /// Calls that carried it, one under way included.
-    pub(super) attempts: u32,
-    /// Whether one of them may have stored it without saying so.
-    pub(super) in_doubt: bool,
-    pub(super) pending: P,
-}
-
-impl<P: Borrow<OutboundRecord>> Item<P> {
-    pub(super) fn record(&self) -> &OutboundRecord {
-        self.pending.borrow()
-    }
-
-    fn key(&self) -> &PartitionKey {
-        &self.record().partition_key
-    }
-}
-
-/// A key with records in a call under way.
-#[derive(Debug)]
-struct Lane<P> {
+struct Busy<P> {
     in_flight: usize,
-    /// Further records of the key: they wait for the call, so that calls cannot overtake each other within a key.
-    /// One key is at home in one shard, whose limits are below what one call at a time carries.
-    parked: Vec<Item<P>>,
+    /// Further records of the lane: they wait for the call. One key is at home in one shard, whose limits are below what
+    /// one call at a time carries.
+    parked: Vec<Parcel<P>>,
 }
 
-/// Records that wait: ready ones in the order of admission, ones whose key is in flight, and ones that are to be
+/// Records that wait: ready ones in the order of admission, ones whose lane is in flight, and ones that are to be
 /// repeated later.
 #[derive(Debug)]
 pub(super) struct Queue<P> {
-    /// Ascending serials; no key is in `lanes`.
-    ready: VecDeque<Item<P>>,
+    /// Ascending serials; no lane is in `lanes`.
+    ready: VecDeque<Parcel<P>>,
     ready_bytes: usize,
-    lanes: HashMap<PartitionKey, Lane<P>>,
+    lanes: HashMap<Lane, Busy<P>>,
     parked: usize,
-    retries: BTreeMap<(Instant, u64), Item<P>>,
+    retries: BTreeMap<(Instant, u64), Parcel<P>>,
 }
 
-impl<P: Borrow<OutboundRecord>> Queue<P> {
+impl<P: Put> Queue<P> {
     pub(super) fn new() -> Self {
         Self {
             ready: VecDeque::new(),
@@ -82,29 +55,57 @@ impl<P: Borrow<OutboundRecord>> Queue<P> {
     }
 
     /// The oldest of the records that could go into a call.
-    pub(super) fn front(&self) -> Option<&Item<P>> {
+    pub(super) fn front(&self) -> Option<&Parcel<P>> {
         self.ready.front()
     }
 
-    pub(super) fn pop_front(&mut self) -> Option<Item<P>> {
+    pub(super) fn pop_front(&mut self) -> Option<Parcel<P>> {
         let item = self.ready.pop_front()?;
         self.ready_bytes -= item.size;
         Some(item)
     }
 
-    /// Adds a record; its serial is the highest so far.
-    pub(super) fn push(&mut self, item: Item<P>) {
-        if let Some(lane) = self.lanes.get_mut(item.key()) {
+    /// Adds a record in its place.
+    pub(super) fn push(&mut self, item: Parcel<P>) {
+        if let Some(lane) = self.lanes.get_mut(&item.lane) {
             lane.parked.push(item);
             self.parked += 1;
-        } else {
-            self.ready_bytes += item.size;
+            return;
+        }
+        self.ready_bytes += item.size;
+        // Mostly at the end; an aggregate closes behind younger records.
+        if self.ready.back().is_none_or(|last| last.serial < item.serial) {
             self.ready.push_back(item);
+        } else {
+            let place = self.ready.partition_point(|other| other.serial < item.serial);
+            self.ready.insert(place, item);
         }
     }
 
+    /// Takes all records out that match, in no particular order; none of them is in flight.
+    pub(super) fn take_if(&mut self, matches: impl Fn(&Parcel<P>) -> bool) -> Vec<Parcel<P>> {
+        let mut taken = Vec::new();
+        let ready = std::mem::take(&mut self.ready);
+        self.ready_bytes = 0;
+        for item in ready {
+            if matches(&item) {
+                taken.push(item);
+            } else {
+                self.ready_bytes += item.size;
+                self.ready.push_back(item);
+            }
+        }
+        for lane in self.lanes.values_mut() {
+            let out = lane.parked.extract_if(.., |item| matches(item));
+            taken.extend(out);
+        }
+        self.parked = self.lanes.values().map(|lane| lane.parked.len()).sum();
+        taken.extend(self.retries.extract_if(.., |_, item| matches(item)).map(|(_, item)| item));
+        taken
+    }
+
     /// Keeps a record until `due`.
-    pub(super) fn push_retry(&mut self, due: Instant, item: Item<P>) {
+    pub(super) fn push_retry(&mut self, due: Instant, item: Parcel<P>) {
         self.retries.insert((due, item.serial), item);
     }
 
@@ -128,16 +129,17 @@ impl<P: Borrow<OutboundRecord>> Queue<P> {
         last
     }
 
-    /// Takes the records of the next call: the oldest ones, as many as the limits allow. Their keys are in flight
-    /// from now on.
-    pub(super) fn take_batch(&mut self, most_records: usize, most_bytes: usize) -> Vec<Item<P>> {
+    /// Takes the records of the next call: the oldest ones of one epoch, as many as the limits allow. Their lanes are in
+    /// flight from now on.
+    pub(super) fn take_batch(&mut self, most_records: usize, most_bytes: usize) -> Vec<Parcel<P>> {
         let mut batch = Vec::with_capacity(self.ready.len().min(most_records));
         let mut bytes = 0;
+        let epoch = self.ready.front().map(|front| front.epoch);
         while let Some(front) = self.ready.front() {
             let alone = front.size > SHARES_CALL_UP_TO;
             let full = batch.len() == most_records || bytes + front.size > most_bytes;
             // The first one always fits: records are checked against the limits when they are put.
-            if !batch.is_empty() && (full || alone) {
+            if !batch.is_empty() && (full || alone || Some(front.epoch) != epoch) {
                 break;
             }
             let item = self.pop_front().expect("there is a front");
@@ -148,8 +150,8 @@ impl<P: Borrow<OutboundRecord>> Queue<P> {
             }
         }
         for item in &batch {
-            let lane = self.lanes.entry(item.key().clone());
-            lane.or_insert_with(|| Lane { in_flight: 0, parked: Vec::new() }).in_flight += 1;
+            let lane = self.lanes.entry(item.lane.clone());
+            lane.or_insert_with(|| Busy { in_flight: 0, parked: Vec::new() }).in_flight += 1;
         }
         if !self.ready.is_empty() {
             self.ready_bytes = 0;
@@ -161,13 +163,13 @@ impl<P: Borrow<OutboundRecord>> Queue<P> {
     }
 
     /// The call that carried these records ended.
-    pub(super) fn release_keys(&mut self, items: &[Item<P>]) {
+    pub(super) fn release_lanes(&mut self, items: &[Parcel<P>]) {
         let mut unparked = false;
         for item in items {
-            let Some(lane) = self.lanes.get_mut(item.key()) else { continue };
+            let Some(lane) = self.lanes.get_mut(&item.lane) else { continue };
             lane.in_flight -= 1;
             if lane.in_flight == 0
-                && let Some(lane) = self.lanes.remove(item.key())
+                && let Some(lane) = self.lanes.remove(&item.lane)
             {
                 unparked |= !lane.parked.is_empty();
                 self.parked -= lane.parked.len();
@@ -181,7 +183,7 @@ impl<P: Borrow<OutboundRecord>> Queue<P> {
     }
 
     /// Takes everything, in no particular order. Nothing is in flight any more.
-    pub(super) fn take_all(&mut self) -> Vec<Item<P>> {
+    pub(super) fn take_all(&mut self) -> Vec<Parcel<P>> {
         let Self { ready, lanes, retries, .. } = std::mem::replace(self, Self::new());
         let parked = lanes.into_values().flat_map(|lane| lane.parked);
         ready.into_iter().chain(parked).chain(retries.into_values()).collect()

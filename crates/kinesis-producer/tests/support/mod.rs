@@ -9,6 +9,8 @@ use std::time::Duration;
 use kinesis_producer::{OutboundRecord, Producer, ProducerBuilder, RecordError, Sent, StreamRef};
 use kinesis_testkit::{Operation, Rule, TestKinesis};
 
+pub mod aggregates;
+
 pub const STREAM: &str = "orders";
 pub const MIB: usize = 1024 * 1024;
 pub const LIMIT: Duration = Duration::from_secs(600);

@@ -1,9 +1,14 @@
 //! The machine on its own: no runtime, time as a number.
 
+mod aggregates;
 mod limits;
 mod model;
 mod retries;
+mod shards;
 mod triggers;
+mod world;
+
+use kinesis_core::aws::FailureKind;
 
 use super::*;
 
@@ -14,8 +19,8 @@ const MIB: usize = 1024 * 1024;
 #[derive(Debug)]
 struct Numbered(u32, OutboundRecord);
 
-impl Borrow<OutboundRecord> for Numbered {
-    fn borrow(&self) -> &OutboundRecord {
+impl Put for Numbered {
+    fn record(&self) -> &OutboundRecord {
         &self.1
     }
 }
@@ -30,6 +35,10 @@ struct Bench {
     done: Vec<(u32, Result<Sent, Failure>)>,
     flushed: Vec<(FlushId, FlushReport)>,
     retrying: usize,
+    /// Listings that were asked for, Kinesis records that were stored, records that are to be sent again elsewhere.
+    listings: usize,
+    kinesis_records: usize,
+    misplaced: usize,
     next: u32,
 }
 
@@ -38,13 +47,16 @@ impl Bench {
         config.validate().unwrap();
         let now = Instant::now();
         Self {
-            batcher: Batcher::new(config, 7),
+            batcher: Batcher::new(config, None, 7),
             start: now,
             now,
             started: Vec::new(),
             done: Vec::new(),
             flushed: Vec::new(),
             retrying: 0,
+            listings: 0,
+            kinesis_records: 0,
+            misplaced: 0,
             next: 0,
         }
     }
@@ -53,7 +65,11 @@ impl Bench {
         for action in self.batcher.step(self.now, event) {
             match action {
                 Action::Send(id) => self.started.push(id),
-                Action::Done { pending, outcome, .. } => self.done.push((pending.0, outcome)),
+                Action::ListShards => self.listings += 1,
+                Action::Stored { .. } => self.kinesis_records += 1,
+                Action::Misplaced(records) => self.misplaced += records,
+                Action::Unpredictable => {}
+                Action::Done { put, outcome } => self.done.push((put.0, outcome)),
                 Action::Retrying(records) => self.retrying += records,
                 Action::Flushed { id, report } => self.flushed.push((id, report)),
             }
@@ -102,7 +118,8 @@ impl Bench {
     }
 
     fn records_of(&self, id: CallId) -> Vec<u32> {
-        self.batcher.calls[&id].items.iter().map(|item| item.pending.0).collect()
+        let items = self.batcher.calls[&id].items.iter();
+        items.flat_map(|item| item.loads().iter().map(|load| load.put.0)).collect()
     }
 
     /// Sizes of all calls that have no answer: records and bytes.
@@ -114,15 +131,36 @@ impl Bench {
         self.started.iter().map(size).collect()
     }
 
-    /// Answers the oldest call: every record for which `refuse` has a code is refused with it.
+    /// Answers the oldest call: every Kinesis record for which `refuse` has a code is refused with it; it is asked with
+    /// the first of its records.
     fn answer(&mut self, refuse: impl Fn(usize, u32) -> Option<&'static str>) {
         let call = self.started.remove(0);
         let result = |(index, number)| match refuse(index, number) {
             Some(code) => Err(ServiceFailure::from_code(code, "refused")),
             None => Ok((ShardId::new("shardId-000000000000").unwrap(), SequenceNumber::ZERO)),
         };
-        let results = self.records_of(call).into_iter().enumerate().map(result).collect();
+        let items = self.batcher.calls[&call].items.iter();
+        let results = items.map(|item| item.loads()[0].put.0).enumerate().map(result).collect();
         self.step(Event::Answered { call, result: Ok(results) });
+    }
+
+    /// Answers the oldest call: each Kinesis record is stored in the shard that `place` names.
+    fn store(&mut self, place: impl Fn(&OutboundRecord) -> String) {
+        let call = self.started.remove(0);
+        let stored = |record| {
+            let shard = ShardId::new(place(record)).unwrap();
+            Ok((shard, SequenceNumber::ZERO))
+        };
+        let results = self.batcher.records(call).map(stored).collect();
+        self.step(Event::Answered { call, result: Ok(results) });
+    }
+
+    /// Where each record was stored last.
+    fn sent(&self) -> BTreeMap<u32, Sent> {
+        let sent = |(number, outcome): &(u32, Result<Sent, Failure>)| {
+            outcome.as_ref().ok().map(|sent| (*number, sent.clone()))
+        };
+        self.done.iter().filter_map(sent).collect()
     }
 
     fn accept(&mut self) {

@@ -218,6 +218,10 @@ fn unambiguous(constants: impl Iterator<Item = (String, String)>) -> BTreeMap<St
 
 /// A default as a person writes it: constants resolved, durations and sizes with their unit.
 fn readable(value: &str, constants: &BTreeMap<String, String>) -> String {
+    // Before any look-up: types of ours may have a constant of that name as well.
+    if value == "Duration::ZERO" {
+        return "0".to_owned();
+    }
     if let Some(constant) = resolved(value, constants) {
         return readable(constant, constants);
     }
@@ -233,7 +237,6 @@ fn readable(value: &str, constants: &BTreeMap<String, String>) -> String {
     }
     match (value, number(value, constants)) {
         ("None", _) => "none".to_owned(),
-        ("Duration::ZERO", _) => "0".to_owned(),
         // Written as a product, it is a size.
         (_, Some(bytes)) if value.contains('*') && bytes % MIB == 0 => format!("{} MiB", bytes / MIB),
         (_, Some(number)) => number.to_string(),
@@ -311,6 +314,7 @@ mod tests {
             constant("N", "Some(Duration::from_secs(60))"),
             constant("READS", "5"),
             constant("SAME", "other::SAME"),
+            constant("ZERO", "Self(Repr::Packed([0; 4]))"),
         ]
         .into();
         assert_eq!(readable("Duration::from_millis(1000 / core::READS as u64)", &constants), "200 ms");

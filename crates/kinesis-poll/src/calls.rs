@@ -34,10 +34,6 @@ impl Calls {
         Self { client, shard, max_records, timeout: config.attempt_timeout }
     }
 
-    pub(crate) fn shard(&self) -> &ShardRef {
-        &self.shard
-    }
-
     pub(crate) fn get_iterator(&self, start: &StartPosition) -> Pending {
         use ShardIteratorType as Kind;
         let (kind, sequence, time) = match start {

@@ -44,6 +44,12 @@ pub struct PollConfig {
     pub poll_period: Duration,
     /// The most records of one GetRecords, from 1 to 10,000; default 10,000.
     pub max_records: u32,
+    /// How many bytes all readers of a source together may hold ahead of their callers; default 128 MiB, at least 1. It
+    /// counts payloads and 256 bytes a record. A page that is expected to exceed what is left waits its turn; a reader
+    /// that holds nothing while its caller waits is never kept waiting by callers of others: one such page at a time
+    /// may exceed the total. How much one reader may hold is the `buffer_bytes` of
+    /// [`OpenShard`](kinesis_core::source::OpenShard).
+    pub total_buffer_bytes: u64,
     /// The longest that one call may take, its answer's body included; default 30 s.
     #[cfg_attr(feature = "serde", serde(with = "humantime_serde"))]
     pub attempt_timeout: Duration,
@@ -80,6 +86,7 @@ impl Default for PollConfig {
             idle_interval: Duration::from_secs(1),
             poll_period: Duration::ZERO,
             max_records: MAX_RECORDS_PER_READ,
+            total_buffer_bytes: 128 * 1024 * 1024,
             attempt_timeout: DEFAULT_ATTEMPT_TIMEOUT,
             backoff_initial: Duration::from_millis(300),
             backoff_max: Duration::from_secs(5),
@@ -110,6 +117,7 @@ impl PollConfig {
         idle_interval: Duration,
         poll_period: Duration,
         max_records: u32,
+        total_buffer_bytes: u64,
         attempt_timeout: Duration,
         backoff_initial: Duration,
         backoff_max: Duration,
@@ -145,6 +153,9 @@ impl PollConfig {
         }
         if !(1..=MAX_RECORDS_PER_READ).contains(&self.max_records) {
             return refuse("max_records", "must be from 1 to 10000");
+        }
+        if self.total_buffer_bytes == 0 {
+            return refuse("total_buffer_bytes", "must be at least 1");
         }
         if self.attempt_timeout.is_zero() {
             return refuse("attempt_timeout", "must be longer than 0");

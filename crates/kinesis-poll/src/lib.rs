@@ -1,14 +1,18 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod ahead;
+mod budget;
 mod calls;
 mod config;
 pub mod limits;
 mod machine;
 mod meters;
 mod reader;
+mod shelf;
 mod source;
 mod stream;
+mod task;
 
 pub use config::PollConfig;
 pub use kinesis_core::ConfigError;

@@ -13,6 +13,10 @@ pub const MIN_READ_INTERVAL: Duration = Duration::from_millis(1_000 / READS_PER_
 /// (<https://docs.aws.amazon.com/kinesis/latest/APIReference/API_GetRecords.html>).
 pub const MAX_RECORDS_PER_READ: u32 = 10_000;
 
+/// The most bytes of one GetRecords
+/// (<https://docs.aws.amazon.com/kinesis/latest/APIReference/API_GetRecords.html>).
+pub const MAX_BYTES_PER_READ: u64 = 10 * 1024 * 1024;
+
 /// How long a shard iterator may be used after it was handed out
 /// (<https://docs.aws.amazon.com/kinesis/latest/APIReference/API_GetShardIterator.html>).
 pub const ITERATOR_LIFE: Duration = Duration::from_secs(5 * 60);

@@ -6,14 +6,18 @@ use kinesis_core::aws::{ClientSource, Purpose};
 use kinesis_core::metrics::{MetricsSink, Noop};
 use kinesis_core::source::{OpenShard, ShardReader, ShardSource};
 
+use crate::ahead::ReadAhead;
+use crate::budget::Budget;
 use crate::calls::Calls;
 use crate::machine::PollMachine;
 use crate::meters::Meters;
+use crate::task::Task;
 use crate::{ConfigError, PollConfig, PollReader};
 
 /// Reads shards with GetRecords.
 ///
-/// Needs `kinesis:GetShardIterator` and `kinesis:GetRecords`. Cheap to clone; readers are independent of it.
+/// Needs `kinesis:GetShardIterator` and `kinesis:GetRecords`. Cheap to clone. Readers live on without it; those of one
+/// source and its clones share its [`total_buffer_bytes`](PollConfig::total_buffer_bytes).
 #[derive(Debug, Clone)]
 pub struct PollSource {
     clients: ClientSource,
@@ -21,6 +25,7 @@ pub struct PollSource {
     metrics: Arc<dyn MetricsSink>,
     shard_label: bool,
     seed: Option<u64>,
+    budget: Budget,
 }
 
 impl PollSource {
@@ -30,7 +35,9 @@ impl PollSource {
     /// [`ConfigError`] when [`PollConfig::validate`] refuses the settings.
     pub fn new(clients: impl Into<ClientSource>, config: PollConfig) -> Result<Self, ConfigError> {
         config.validate()?;
-        Ok(Self { clients: clients.into(), config, metrics: Arc::new(Noop), shard_label: true, seed: None })
+        let budget = Budget::new(config.total_buffer_bytes);
+        let metrics = Arc::new(Noop);
+        Ok(Self { clients: clients.into(), config, metrics, shard_label: true, seed: None, budget })
     }
 
     /// Sets where metrics go; default nowhere. Readers opened from now on write `fetch_duration_ms`,
@@ -61,15 +68,19 @@ impl PollSource {
         &self.config
     }
 
-    /// Opens a reader, as [`ShardSource::open`] does, with its own type. `buffer_bytes` has no effect: a reader holds
-    /// one page at most, and only when a caller dropped [`next`](ShardReader::next) while the page was under way.
+    /// Opens a reader, as [`ShardSource::open`] does, with its own type.
     #[must_use]
     pub fn reader(&self, request: OpenShard) -> PollReader {
-        let OpenShard { shard, start, .. } = request;
+        let OpenShard { shard, start, buffer_bytes, .. } = request;
         let seed = self.seed.map_or_else(|| fastrand::u64(..), |seed| seed ^ hash(shard.shard().as_str()));
-        let calls = Calls::new(self.clients.client(Purpose::Read), shard.clone(), &self.config);
-        let meters = Meters::new(&*self.metrics, &shard, self.shard_label);
-        PollReader::new(PollMachine::new(shard, start, &self.config, seed), calls, meters)
+        let task = Task {
+            machine: PollMachine::new(shard.clone(), start, &self.config, seed),
+            calls: Calls::new(self.clients.client(Purpose::Read), shard.clone(), &self.config),
+            meters: Meters::new(&*self.metrics, &shard, self.shard_label),
+            ahead: ReadAhead::new(buffer_bytes as u64),
+            budget: self.budget.clone(),
+        };
+        PollReader::new(shard, task)
     }
 }
 

@@ -11,7 +11,7 @@ use crate::{PollReader, PollSource};
 
 /// The events of one shard, for use without a consumer.
 ///
-/// It ends after [`SourceEvent::Ended`] and after an error. It polls the shard only while it is itself polled, and
+/// It ends after [`SourceEvent::Ended`] and after an error. It reads ahead like the reader, and
 /// dropping it ends a request under way. Needs a tokio runtime with time enabled.
 #[derive(Debug)]
 #[must_use = "a stream does nothing unless it is polled"]

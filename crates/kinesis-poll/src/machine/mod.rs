@@ -5,6 +5,7 @@
 
 mod cursor;
 mod pace;
+mod share;
 mod trouble;
 
 #[cfg(test)]
@@ -54,7 +55,7 @@ pub(crate) struct Page {
 
 impl Page {
     /// Whether the page reaches the tip. A page that does not say how far behind it is does if it is empty.
-    fn is_caught_up(&self) -> bool {
+    pub(crate) fn is_caught_up(&self) -> bool {
         self.behind.map_or(self.records.is_empty(), |behind| behind.is_zero())
     }
 }
@@ -114,7 +115,7 @@ impl PollMachine {
             shard,
             max_attempts: config.max_attempts,
             denied_attempts: config.denied_attempts,
-            pace: Pace::new(config),
+            pace: Pace::new(config, seed.rotate_left(32)),
             trouble: Trouble::new(config, seed),
             asked: start.clone(),
             cursor: Cursor::new(start, config.latest_margin),
@@ -149,11 +150,20 @@ impl PollMachine {
         if self.over { Action::Done } else { self.next_call(now) }
     }
 
-    fn next_call(&mut self, now: Instant) -> Action {
+    /// Whether the next step makes a call or waits for one: there is nothing to hand out, and no end.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.outbox.is_empty() && !self.over
+    }
+
+    /// When the next call may go out; `None`: at once.
+    pub(crate) fn due(&self) -> Option<Instant> {
         // An iterator in hand waits for its turn; asking for one waits for failures only.
         let paced = self.iterator.is_some().then(|| self.pace.ready_at()).flatten();
-        let due = paced.max(self.trouble.retry_at());
-        if let Some(due) = due.filter(|due| *due > now) {
+        paced.max(self.trouble.retry_at())
+    }
+
+    fn next_call(&mut self, now: Instant) -> Action {
+        if let Some(due) = self.due().filter(|due| *due > now) {
             return Action::WaitUntil(due);
         }
         self.called_at = Some(now);
@@ -213,7 +223,7 @@ impl PollMachine {
         let asked_at = self.called_at.unwrap_or(now);
         let caught_up = page.is_caught_up();
         self.worked = true;
-        self.pace.answered(caught_up);
+        self.pace.answered(now, caught_up);
         if self.trouble.end() {
             self.outbox.push_back(SourceEvent::Recovered);
         }
@@ -250,7 +260,12 @@ impl PollMachine {
                 self.trouble.bad_iterators += 1;
                 self.count(now, GET_RECORDS, failure)
             }
-            _ => self.take_failure(now, GET_RECORDS, failure),
+            kind => {
+                if kind == FailureKind::Throttled {
+                    self.pace.refused(now);
+                }
+                self.take_failure(now, GET_RECORDS, failure)
+            }
         }
     }
 

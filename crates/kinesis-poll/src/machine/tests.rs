@@ -3,3 +3,4 @@
 mod model;
 mod properties;
 mod scripted;
+mod sharing;

@@ -5,5 +5,7 @@ mod failures;
 mod iterators;
 mod pacing;
 mod positions;
+mod prefetch;
 mod reader;
+mod sharing;
 mod support;

@@ -29,22 +29,11 @@ async fn a_dropped_next_loses_nothing() {
     assert_eq!(heard.payloads, expected(0..20));
     assert!(dropped > 100, "{dropped}");
     assert_eq!((kinesis.calls(Operation::GetShardIterator), kinesis.calls(Operation::GetRecords)), (1, 5));
-    assert_eq!(spacing(&kinesis), [200 * MS; 4], "a drop does not start a wait over");
-}
-
-/// R-02, S-079: without a call of `next` nothing is requested.
-#[tokio::test(start_paused = true)]
-async fn without_a_call_of_next_nothing_is_requested() {
-    let kinesis = service(1);
-    put(&kinesis, 0..100);
-    let mut reader = reader(&kinesis, StartPosition::TrimHorizon, PollConfig::default().max_records(10));
-    tokio::time::sleep(60 * SECOND).await;
-    assert!(kinesis.calls_log().is_empty(), "opening connects to nothing");
-    read(&mut reader, 10).await;
-    tokio::time::sleep(60 * SECOND).await;
-    assert_eq!(kinesis.calls(Operation::GetRecords), 1);
-    read(&mut reader, 10).await;
-    assert_eq!(kinesis.calls(Operation::GetRecords), 2);
+    let spacing = spacing(&kinesis);
+    assert!(
+        spacing.len() == 4 && spacing.iter().all(is_full_rate),
+        "a drop starts no wait over: {spacing:?}"
+    );
 }
 
 /// Closing or dropping a reader with a call under way ends it, and nothing is requested afterwards.
@@ -101,6 +90,7 @@ fn defaults_are_as_documented() {
         idle_interval,
         poll_period,
         max_records,
+        total_buffer_bytes,
         attempt_timeout,
         backoff_initial,
         backoff_max,
@@ -112,6 +102,7 @@ fn defaults_are_as_documented() {
     } = PollConfig::default();
     assert_eq!((min_interval, idle_interval, poll_period), (200 * MS, SECOND, Duration::ZERO));
     assert_eq!((max_records, attempt_timeout), (10_000, 30 * SECOND));
+    assert_eq!(total_buffer_bytes, 128 * 1024 * 1024);
     assert_eq!((backoff_initial, backoff_max), (300 * MS, 5 * SECOND));
     assert_eq!((max_attempts, denied_attempts), (None, 5));
     assert_eq!((degraded_after, latest_margin), (10 * SECOND, SECOND));
@@ -140,6 +131,7 @@ async fn settings_out_of_range_are_refused_by_name() {
         ("min_interval", good().min_interval(Duration::MAX)),
         ("idle_interval", good().idle_interval(day + MS)),
         ("poll_period", good().poll_period(day + MS)),
+        ("total_buffer_bytes", good().total_buffer_bytes(0)),
         ("attempt_timeout", good().attempt_timeout(Duration::ZERO)),
         ("backoff_initial", good().backoff_initial(Duration::ZERO)),
         ("backoff_max", good().backoff_max(299 * MS)),

@@ -107,6 +107,11 @@ pub(crate) fn spacing(kinesis: &TestKinesis) -> Vec<Duration> {
     times(kinesis, Operation::GetRecords).windows(2).map(|pair| pair[1] - pair[0]).collect()
 }
 
+/// Whether two reads are as close as a reader makes them that is behind and alone.
+pub(crate) fn is_full_rate(time: &Duration) -> bool {
+    (200 * MS..=211 * MS).contains(time)
+}
+
 pub(crate) fn is_refused(call: &Call) -> bool {
     matches!(call.outcome, Outcome::Refused { .. })
 }

@@ -40,7 +40,12 @@ fn three_hundred_empty_pages_while_behind_take_a_minute() {
     let pages = (0..300).map(|_| page(&[], 3_600_000)).chain([page(&[1], 0), page(&[], 0)]);
     run.until_silent(script([iterator("first")].into_iter().chain(pages))).unwrap();
     let reads = run.reads();
-    assert_eq!(reads[300], 300 * 200 * MS, "the page with data is read after 300 intervals of 200 ms");
+    let intervals = 300 * 200 * MS..=300 * 210 * MS;
+    assert!(
+        intervals.contains(&reads[300]),
+        "the page with data is read after 300 intervals: {:?}",
+        reads[300]
+    );
     // Idle from here on: the calls are few.
     assert_eq!(reads[301] - reads[300], SECOND);
     assert_eq!(reads[302] - reads[301], SECOND);
@@ -58,7 +63,9 @@ fn a_page_without_lag_is_idle_only_when_it_is_empty() {
     };
     let mut run = Run::new(StartPosition::TrimHorizon, &PollConfig::default());
     run.until_silent(script([iterator("i"), unknown(&[1]), unknown(&[])])).unwrap();
-    assert_eq!(run.reads(), [Duration::ZERO, 200 * MS, 1_200 * MS]);
+    let reads = run.reads();
+    assert!(reads.len() == 3 && (200 * MS..=210 * MS).contains(&reads[1]), "{reads:?}");
+    assert_eq!(reads[2] - reads[1], SECOND);
 }
 
 /// S-080, S-082: a thousand throttled reads are no error; delays grow from 300 ms to 5 s and two shards differ.

@@ -4,7 +4,8 @@ use anyhow::{Result, bail};
 
 use crate::workspace::Workspace;
 use crate::{
-    annotations, args, cargo_test, check_deps, docs, lint, machine, process, requirements, services, tidy,
+    annotations, args, cargo_test, check_deps, docs, lint, machine, process, requirements, services, sim,
+    tidy,
 };
 
 pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
@@ -25,6 +26,7 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
             .env("RUSTDOCFLAGS", "-D warnings"),
     )?;
     let totals = cargo_test::run(&mut cargo_test::everything(root))?;
+    sim::budget(workspace)?;
 
     let plan = services::plan(&annotations::tests(workspace)?);
     if !plan.faults.is_empty() {

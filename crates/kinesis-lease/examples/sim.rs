@@ -1,5 +1,9 @@
 //! Runs the deterministic simulation of lease coordination; `cargo xtask sim` is the way to start it.
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "speaks to the person or the CI that started it")]
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "speaks to the person or the CI that started it"
+)]
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};

@@ -1,12 +1,14 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod admin;
 mod config;
 mod coordinator;
 mod discovery;
 mod error;
 mod event;
 mod ext;
+mod identity;
 mod machine;
 mod memory;
 mod mutant;
@@ -19,6 +21,7 @@ mod source;
 #[cfg_attr(docsrs, doc(cfg(feature = "sqlite")))]
 mod sqlite;
 
+pub use admin::{AdminPlan, AdminResult, LeaseAdmin, LeaseEntry, Listing, PlannedChange, ResetTo, Selection};
 pub use config::{HeartbeatMode, LeaseConfig};
 pub use coordinator::{Coordinator, CoordinatorBuilder, DEFAULT_LATEST_MARGIN, LeaseEvents, Tenure};
 pub use error::{DiscoveryError, LeaseError, StartError};

@@ -87,17 +87,15 @@ impl Machine {
         let calm = self.batches.len() < UNHURRIED_BATCHES;
         let heartbeat = self.heartbeat();
         let is_due = |held: &super::Held, slack| now + slack >= held.valid_from + heartbeat;
-        let may_write = |held: &super::Held, slack| {
-            !held.in_flight() && held.retry_at.is_none_or(|at| at <= now + slack)
-        };
+        let may_write =
+            |held: &super::Held, slack| !held.in_flight() && held.retry_at.is_none_or(|at| at <= now + slack);
         // Once one lease is due, others that soon will be go with it: one call instead of many.
         let any_due =
             self.held.values().any(|held| may_write(held, Duration::ZERO) && is_due(held, Duration::ZERO));
         let slack = if any_due { heartbeat / 4 } else { Duration::ZERO };
         let is_retried = |held: &super::Held| held.retry_at.is_some() && may_write(held, Duration::ZERO);
         let any_retried = self.held.values().any(is_retried);
-        let retry_slack =
-            if any_retried { heartbeat / (RETRIES_PER_HEARTBEAT * 2) } else { Duration::ZERO };
+        let retry_slack = if any_retried { heartbeat / (RETRIES_PER_HEARTBEAT * 2) } else { Duration::ZERO };
         let mut writes = Vec::new();
         for held in self.held.values_mut().filter(|held| may_write(held, retry_slack)) {
             if let Some(Closing::End { children, stage: stage @ EndStage::Children, .. }) = &mut held.closing

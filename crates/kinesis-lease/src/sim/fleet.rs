@@ -5,18 +5,21 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kinesis_core::WorkerId;
-use kinesis_core::lease::{Lease, LeaseKey, Outcome, StoreError, TenureToken};
+use kinesis_core::lease::{Change, Lease, LeaseKey, Outcome, StoreError, TenureToken};
 
 use super::consumer::{Deed, Pending};
 use super::discover::Discovery;
 use super::faults::{Fate, Faults};
 use super::stream::Stream;
-use super::table::{Table, TaggedWrite, Taking, is_end};
+use super::table::{Table, TaggedWrite, Taking, is_end, token_of};
 use super::watch::Watch;
 use super::{Coverage, number};
 use crate::LeaseConfig;
 use crate::discovery::Start;
 use crate::machine::{Action, BatchId, Event, Look, Machine, ReplyId, Request};
+
+/// More steps than this at one moment are a loop.
+const SPIN: u32 = 20_000;
 
 /// What a fleet is like.
 #[derive(Debug, Clone)]
@@ -78,6 +81,11 @@ pub(super) struct Worker {
     pub(super) started: bool,
     pub(super) stopping_since: Option<Duration>,
     pub(super) believes: BTreeMap<LeaseKey, TenureToken>,
+    /// When the last write began that the worker knows to be in the row: what it may go on believing from.
+    pub(super) proven: BTreeMap<LeaseKey, Duration>,
+    /// When calls and takings were sent.
+    sent: BTreeMap<BatchId, Duration>,
+    pub(super) takings: BTreeMap<TenureToken, Duration>,
     pub(super) pending: BTreeMap<ReplyId, Pending>,
     pub(super) next_reply: ReplyId,
     pub(super) discovery: Option<Discovery>,
@@ -103,6 +111,8 @@ pub(crate) struct Fleet {
     next_worker: usize,
     agenda: BTreeMap<(Duration, u64), (usize, Happening)>,
     next_entry: u64,
+    /// Steps since time last moved.
+    still: u32,
     pub(super) watch: Watch,
     pub(crate) coverage: Coverage,
     /// Beginnings and ends of tenures since the last reset.
@@ -128,6 +138,7 @@ impl Fleet {
             next_worker: 0,
             agenda: BTreeMap::new(),
             next_entry: 0,
+            still: 0,
             watch: Watch::default(),
             coverage: Coverage::default(),
             moves: 0,
@@ -167,6 +178,9 @@ impl Fleet {
             started: false,
             stopping_since: None,
             believes: BTreeMap::new(),
+            proven: BTreeMap::new(),
+            sent: BTreeMap::new(),
+            takings: BTreeMap::new(),
             pending: BTreeMap::new(),
             next_reply: 0,
             discovery: None,
@@ -238,7 +252,14 @@ impl Fleet {
     fn run_until(&mut self, end: Duration) {
         while self.watch.violation.is_none() {
             let Some((time, worker)) = self.next().filter(|(time, _)| *time <= end) else { break };
-            self.now = time.max(self.now);
+            if time > self.now {
+                self.now = time;
+                self.still = 0;
+            }
+            self.still += 1;
+            if self.still > SPIN {
+                self.violated(format!("w{worker} plans without end"));
+            }
             match self.agenda.first_key_value() {
                 Some(((at, _), (of, _))) if *at <= self.now && *of == worker => {
                     if let Some((_, (of, happening))) = self.agenda.pop_first() {
@@ -291,7 +312,7 @@ impl Fleet {
         self.random.u32(0..100) < percent
     }
 
-    fn clock(&self, worker: &Worker) -> Instant {
+    pub(super) fn clock(&self, worker: &Worker) -> Instant {
         self.epoch + self.now.mul_f64(worker.rate)
     }
 
@@ -328,11 +349,14 @@ impl Fleet {
                     let tenure = worker.machine.tenure_of(&write.key);
                     TaggedWrite { write, tenure }
                 };
-                let writes = writes.into_iter().map(tag).collect();
+                let writes: Vec<TaggedWrite> = writes.into_iter().map(tag).collect();
+                self.sending(number, batch, &writes);
                 self.send(number, Call::Apply(batch, writes));
             }
             Action::Look => {
-                let Some(started) = self.workers.get(&number).map(|worker| self.clock(worker)) else { return };
+                let Some(started) = self.workers.get(&number).map(|worker| self.clock(worker)) else {
+                    return;
+                };
                 self.send(number, Call::Look(started));
             }
             Action::Read(keys) => self.send(number, Call::Read(keys)),
@@ -376,10 +400,8 @@ impl Fleet {
         let Some(worker) = self.workers.get_mut(&number) else { return };
         worker.calls += 1;
         let timeout = worker.config.call_timeout().div_f64(worker.rate);
-        if fate != (Fate { throttled: false, ..fate }) || fate.reply.is_none() {
-            self.watch.faults.push(self.now);
-        }
         if fate.throttled {
+            self.watch.faults.push(self.now);
             let after = fate.reach.unwrap_or_default() + fate.reply.unwrap_or_default();
             let error = Arc::new(StoreError::throttled(None, "slow down"));
             self.later(after, number, Happening::Deliver(failed(&call, &error)));
@@ -389,6 +411,10 @@ impl Fleet {
         let in_time = answered.is_some_and(|after| after < timeout);
         if !in_time {
             self.watch.faults.push(self.now);
+            if let Call::Apply(_, writes) = &call {
+                let tokens = writes.iter().filter_map(|tagged| token_of(&tagged.write));
+                self.watch.unanswered.extend(tokens);
+            }
             let error = Arc::new(StoreError::unavailable("lost"));
             self.later(timeout, number, Happening::Deliver(failed(&call, &error)));
         }
@@ -405,7 +431,10 @@ impl Fleet {
                     self.later(delay, number, Happening::Deliver(answer));
                 }
             }
-            Happening::Deliver(Answer::Event(event)) => self.step(number, event),
+            Happening::Deliver(Answer::Event(event)) => {
+                self.proved(number, &event);
+                self.step(number, event);
+            }
             Happening::Deliver(Answer::Scanned(rows)) => self.scanned(number, rows),
             Happening::Deliver(Answer::Created(result)) => self.created(number, result),
             Happening::Consumer(key, token, deed) => self.consume(number, key, token, deed),
@@ -414,6 +443,33 @@ impl Fleet {
             Happening::Discover => {
                 self.workers.entry(number).and_modify(|worker| worker.scheduled = false);
                 self.begin_discovery(number);
+            }
+        }
+    }
+
+    fn sending(&mut self, number: usize, batch: BatchId, writes: &[TaggedWrite]) {
+        let now = self.now;
+        let Some(worker) = self.workers.get_mut(&number) else { return };
+        worker.sent.insert(batch, now);
+        let tokens: Vec<TenureToken> = writes.iter().filter_map(|tagged| token_of(&tagged.write)).collect();
+        worker.takings.extend(tokens.iter().map(|token| (*token, now)));
+        if worker.stopping_since.is_some() && !tokens.is_empty() {
+            self.violated(format!("w{number} takes a lease after its stop began"));
+        }
+    }
+
+    /// What the worker learns from the replies to its writes.
+    fn proved(&mut self, number: usize, event: &Event) {
+        let Event::Applied { batch, results } = event else { return };
+        let Some(worker) = self.workers.get_mut(&number) else { return };
+        let Some(sent) = worker.sent.remove(batch) else { return };
+        for result in results {
+            let row = match result {
+                Ok(Outcome::Applied(row) | Outcome::Refused { current: Some(row) }) => row,
+                _ => continue,
+            };
+            if worker.believes.get(&row.key).copied() == row.token && row.token.is_some() {
+                worker.proven.insert(row.key.clone(), sent);
             }
         }
     }
@@ -459,7 +515,9 @@ impl Fleet {
                     let name = |worker: Option<&WorkerId>| worker.map_or("-", WorkerId::as_str).to_owned();
                     let (owner, holder) = (name(owner), name(holder));
                     let (counter, epoch, at) = (row.counter, row.epoch, &row.checkpoint);
-                    format!("w{worker} wrote {shard}: {owner}/{holder} counter {counter} epoch {epoch} at {at}")
+                    format!(
+                        "w{worker} wrote {shard}: {owner}/{holder} counter {counter} epoch {epoch} at {at}"
+                    )
                 });
                 if row.is_finished() && is_end(&tagged.write) {
                     self.stored_end(shard);
@@ -469,6 +527,10 @@ impl Fleet {
                 self.coverage.refusals += 1;
                 self.note(|| format!("w{worker} was refused on {shard}"));
             }
+        }
+        if matches!(tagged.write.change, Change::Delete) && matches!(applied.outcome, Outcome::Applied(_)) {
+            self.coverage.collected += 1;
+            self.note(|| format!("w{worker} removed {shard}"));
         }
         match applied.taking {
             Some(Taking::Expired) => self.coverage.steals += 1,

@@ -42,7 +42,11 @@ fn leases_converge_to_the_target_and_stay() {
             fleet.run(secs(45));
             assert_balanced(&fleet, shards as usize, &what);
             assert_stable(&mut fleet, &what);
-            assert_eq!(fleet.coverage.expiries + fleet.coverage.cut_short, 0, "{what}: a lease was lost although every hand-over was answered");
+            assert_eq!(
+                fleet.coverage.expiries + fleet.coverage.cut_short,
+                0,
+                "{what}: a lease was lost although every hand-over was answered"
+            );
         }
     }
 }

@@ -52,7 +52,7 @@ pub enum StartError {
         /// The name.
         worker: kinesis_core::WorkerId,
         /// A lease that the other one holds.
-        key: kinesis_core::lease::LeaseKey,
+        key: Box<kinesis_core::lease::LeaseKey>,
     },
     /// The thread of the lease task could not be made.
     #[error("the lease thread cannot be started")]

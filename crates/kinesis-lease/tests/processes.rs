@@ -136,7 +136,7 @@ async fn killed_and_stopped_processes_lose_nothing() {
     };
     let mut watch = Watch { store, last: BTreeMap::new() };
     watch.until(&[("a", 6)]).await;
-    let (b, c) = (Worker::start(&file, "b"), Worker::start(&file, "c"));
+    let (b, _c) = (Worker::start(&file, "b"), Worker::start(&file, "c"));
     watch.until(&[("a", 2), ("b", 2), ("c", 2)]).await;
 
     b.signal("-KILL");

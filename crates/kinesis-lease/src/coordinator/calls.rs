@@ -127,7 +127,7 @@ impl Calls {
     ) -> Result<Discovery, (&'static str, Failure)> {
         let mut backoff = backoff(seed);
         let mut rows: BTreeMap<LeaseKey, Lease> =
-            look.rows.into_iter().map(|row| (row.key.clone(), row)).collect();
+            look.rows.iter().map(|row| (row.key.clone(), row.clone())).collect();
         let Some(template) = shards.first().map(|shard| self.key(shard)) else {
             return Ok(Discovery { made: 0, found: Found::default() });
         };
@@ -144,7 +144,8 @@ impl Calls {
         let spent = discovery::spent(shards, &rows).cloned().collect();
         rows.extend(planned.into_iter().flatten().map(|lease| (lease.key.clone(), lease)));
         let hole = discovery::hole(rows.values());
-        Ok(Discovery { made, found: Found { gone, spent, hole } })
+        let look = (made == 0).then_some(look);
+        Ok(Discovery { made, found: Found { gone, spent, look, hole } })
     }
 
     async fn create(

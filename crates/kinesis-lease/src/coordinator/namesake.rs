@@ -55,7 +55,7 @@ pub(super) async fn watch(
         still.retain(|key, _| rows.contains_key(key));
         let moved = still.values().find(|row| rows[&row.key].counter != row.counter);
         if let Some(row) = moved {
-            return Err(StartError::Namesake { worker: name.clone(), key: row.key.clone() });
+            return Err(StartError::Namesake { worker: name.clone(), key: Box::new(row.key.clone()) });
         }
     }
     Ok(still.into_values().map(|row| (row, began)).collect())

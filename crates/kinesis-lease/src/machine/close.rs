@@ -139,7 +139,8 @@ impl Machine {
             self.reply(reply, Err(LeaseError::Directory(error)));
         }
         match result {
-            Ok(found) => {
+            Ok(mut found) => {
+                let look = found.look.take();
                 let last = std::mem::replace(&mut self.found, found);
                 let twice = |key: &&LeaseKey| last.gone.contains(*key) || mutant::is_on(Mutant::GoneAtOnce);
                 let gone: Vec<LeaseKey> = self.found.gone.iter().filter(twice).cloned().collect();
@@ -149,7 +150,10 @@ impl Machine {
                 }
                 self.close_gone(now, gone);
                 self.collect(now, &spent);
-                self.look_soon();
+                match look {
+                    Some(look) => self.saw(now, look),
+                    None => self.look_soon(),
+                }
             }
             Err(error) => self.warn(LeaseWarning::Discovery(error)),
         }

@@ -55,12 +55,14 @@ pub(crate) struct Look {
 }
 
 /// What a discovery found.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub(crate) struct Found {
     /// Unfinished leases whose shards are not listed.
     pub(crate) gone: BTreeSet<LeaseKey>,
     /// Finished ones that nothing needs any more.
     pub(crate) spent: BTreeSet<LeaseKey>,
+    /// The rows, unless some were made since they were read: as good as a look.
+    pub(crate) look: Option<Look>,
     /// A part of the key space that no unfinished lease has.
     pub(crate) hole: Option<HashKeyRange>,
 }

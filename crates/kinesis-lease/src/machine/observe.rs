@@ -118,6 +118,11 @@ impl Machine {
             }
         };
         self.look_backoff.reset();
+        self.saw(now, look);
+    }
+
+    /// Takes in what all rows look like, and acts upon it.
+    pub(super) fn saw(&mut self, now: Instant, look: Look) {
         // Workers that started together should not go on looking at the same moments.
         let jitter = 0.9 + self.random.f64() * 0.2;
         let next = look.started + self.config.look_interval.mul_f64(jitter);

@@ -10,7 +10,7 @@ use kinesis_core::lease::{Lease, LeaseKey, StoreError};
 use super::fleet::{Call, Fleet, Happening};
 use super::key;
 use super::table::TaggedWrite;
-use crate::machine::{Event, Found};
+use crate::machine::{Event, Found, Look};
 use crate::{discovery, ops};
 
 /// A discovery under way.
@@ -22,6 +22,7 @@ pub(super) struct Discovery {
     failures: u32,
     /// On the worker's own clock.
     began: Option<Instant>,
+    scan_began: Option<Instant>,
 }
 
 /// Tries of a call of a discovery.
@@ -51,10 +52,12 @@ impl Fleet {
             if glitch { self.random.choice(&shards).copied().into_iter().collect() } else { BTreeSet::new() };
         self.coverage.glitches += u64::from(glitch);
         let shards = self.stream.listing(&unlisted);
+        let clock = self.workers.get(&worker).map(|found| self.clock(found));
         let Some(found) = self.workers.get_mut(&worker) else { return };
         found.missed = glitch;
         if let Some(discovery) = &mut found.discovery {
             discovery.shards = shards;
+            discovery.scan_began = clock;
         }
         self.send(worker, Call::Scan);
     }
@@ -64,6 +67,7 @@ impl Fleet {
             Ok(rows) => rows,
             Err(error) => return self.discovery_failed(worker, &error, Call::Scan),
         };
+        let look_rows = rows.clone();
         let rows: BTreeMap<LeaseKey, Lease> = rows.into_iter().map(|row| (row.key.clone(), row)).collect();
         let start = self.settings.start.clone();
         let Some(discovery) = self.workers.get_mut(&worker).and_then(|found| found.discovery.as_mut()) else {
@@ -73,6 +77,11 @@ impl Fleet {
         discovery.found = Found {
             gone: discovery::gone(&discovery.shards, &rows).cloned().collect(),
             spent: discovery::spent(&discovery.shards, &rows).cloned().collect(),
+            look: discovery.scan_began.filter(|_| discovery.generations.is_empty()).map(|started| Look {
+                started,
+                rows: look_rows,
+                unreadable: Vec::new(),
+            }),
             hole: None,
         };
         self.next_generation(worker);

@@ -18,6 +18,8 @@ use crate::LeaseConfig;
 use crate::discovery::Start;
 use crate::machine::{Action, BatchId, Event, Look, Machine, ReplyId, Request};
 
+/// No write is tried again sooner, on the fastest clock.
+const SHORTEST_RETRY: Duration = Duration::from_millis(15);
 /// More steps than this at one moment are a loop.
 const SPIN: u32 = 20_000;
 
@@ -84,7 +86,9 @@ pub(super) struct Worker {
     /// When the last write began that the worker knows to be in the row: what it may go on believing from.
     pub(super) proven: BTreeMap<LeaseKey, Duration>,
     /// When calls and takings were sent.
-    sent: BTreeMap<BatchId, Duration>,
+    sent: BTreeMap<BatchId, (Duration, Vec<(LeaseKey, Option<TenureToken>)>)>,
+    /// When a write of a tenure failed last.
+    failed: BTreeMap<LeaseKey, (TenureToken, Duration)>,
     pub(super) takings: BTreeMap<TenureToken, Duration>,
     pub(super) pending: BTreeMap<ReplyId, Pending>,
     pub(super) next_reply: ReplyId,
@@ -96,6 +100,8 @@ pub(super) struct Worker {
     pub(super) missed: bool,
     /// Calls in the present second.
     pub(super) calls: u32,
+    /// The most leases that it held in the present second.
+    pub(super) most_held: u32,
     /// The machine's own deadline, in the fleet's time.
     deadline: Option<Duration>,
 }
@@ -180,6 +186,7 @@ impl Fleet {
             believes: BTreeMap::new(),
             proven: BTreeMap::new(),
             sent: BTreeMap::new(),
+            failed: BTreeMap::new(),
             takings: BTreeMap::new(),
             pending: BTreeMap::new(),
             next_reply: 0,
@@ -188,6 +195,7 @@ impl Fleet {
             scheduled: false,
             missed: false,
             calls: 0,
+            most_held: 0,
             deadline: None,
         };
         self.note(|| format!("w{number} joins, limit {limit:?}, rate {:.4}", worker.rate));
@@ -450,20 +458,34 @@ impl Fleet {
     fn sending(&mut self, number: usize, batch: BatchId, writes: &[TaggedWrite]) {
         let now = self.now;
         let Some(worker) = self.workers.get_mut(&number) else { return };
-        worker.sent.insert(batch, now);
+        let tagged = writes.iter().map(|tagged| (tagged.write.key.clone(), tagged.tenure));
+        let tagged: Vec<(LeaseKey, Option<TenureToken>)> = tagged.collect();
+        let is_hasty = |(key, tenure): &&(LeaseKey, Option<TenureToken>)| {
+            worker.failed.get(key).is_some_and(|(of, at)| *tenure == Some(*of) && now - *at < SHORTEST_RETRY)
+        };
+        let hasty = tagged.iter().find(is_hasty).map(|(key, _)| super::number(key));
+        worker.sent.insert(batch, (now, tagged));
         let tokens: Vec<TenureToken> = writes.iter().filter_map(|tagged| token_of(&tagged.write)).collect();
         worker.takings.extend(tokens.iter().map(|token| (*token, now)));
         if worker.stopping_since.is_some() && !tokens.is_empty() {
             self.violated(format!("w{number} takes a lease after its stop began"));
         }
+        if let Some(shard) = hasty {
+            self.violated(format!("w{number} writes {shard} again at once after a failure"));
+        }
     }
 
     /// What the worker learns from the replies to its writes.
     fn proved(&mut self, number: usize, event: &Event) {
+        let now = self.now;
         let Event::Applied { batch, results } = event else { return };
         let Some(worker) = self.workers.get_mut(&number) else { return };
-        let Some(sent) = worker.sent.remove(batch) else { return };
-        for result in results {
+        let Some((sent, writes)) = worker.sent.remove(batch) else { return };
+        for (result, (key, tenure)) in results.iter().zip(writes) {
+            match tenure.filter(|_| result.is_err()) {
+                Some(tenure) => worker.failed.insert(key, (tenure, now)),
+                None => worker.failed.remove(&key),
+            };
             let row = match result {
                 Ok(Outcome::Applied(row) | Outcome::Refused { current: Some(row) }) => row,
                 _ => continue,

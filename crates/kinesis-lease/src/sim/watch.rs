@@ -84,15 +84,28 @@ impl Fleet {
             .any(|worker| worker.paused_until <= self.now && worker.believes.contains_key(&key))
     }
 
+    /// How long a crash or pause leaves traces: leases of the dead, and leases on their way to them.
+    fn aftermath(&self) -> Duration {
+        let config = &self.settings.config;
+        let hand_over = if self.watch.gentle { Duration::ZERO } else { config.hand_over_timeout };
+        config.expiry.mul_f64(1.1) + Duration::from_secs(3) + hand_over
+    }
+
     /// How long a shard may be without an owner: one expiry and two looks of the slowest clock.
     fn bound(&self, since: Duration, after_crash: bool) -> Duration {
         let config = &self.settings.config;
-        let expiry = if after_crash { config.expiry } else { Duration::ZERO };
+        let mut expiry = if after_crash { config.expiry } else { Duration::ZERO };
+        if after_crash && !self.watch.gentle {
+            // Looks that failed one after the other are up to eight intervals apart.
+            expiry += config.look_interval * 8;
+        }
         let looks = config.look_interval.mul_f64(2.2);
         let faults = self.watch.faults_since(since.saturating_sub(Duration::from_secs(5)));
         // A failed call is tried again after its time limit and a delay that grows.
         let grace = Duration::from_secs(if faults <= 2 { 3 } else { 10 }) * faults;
-        (expiry + looks).div_f64(self.settings.rates.0) + Duration::from_millis(2_500) + grace
+        // What was under way, a release, a look and a taking, there and back.
+        let calls = self.settings.faults.latency * 8;
+        (expiry + looks).div_f64(self.settings.rates.0) + calls + Duration::from_millis(2_200) + grace
     }
 
     /// Whether there is a worker that can take whatever is free.
@@ -161,7 +174,7 @@ impl Fleet {
             let began = *since.entry(shard).or_insert(self.now);
             // A crash just before leaves its traces for an expiry.
             let calm_for = began.saturating_sub(self.watch.disturbed_at);
-            let after_crash = calm_for < self.settings.config.expiry.mul_f64(1.1) + Duration::from_secs(3);
+            let after_crash = calm_for < self.aftermath();
             let from = began.max(self.watch.disturbed_at);
             if self.now.saturating_sub(from) > self.bound(from, after_crash) {
                 late = Some((shard, (self.now - from).as_secs_f64()));
@@ -190,7 +203,8 @@ impl Fleet {
     fn survey_calls(&mut self) {
         let mut busy = None;
         for (number, worker) in &mut self.workers {
-            let limit = 12 + 4 * u32::try_from(worker.believes.len()).unwrap_or(u32::MAX);
+            let held = u32::try_from(worker.believes.len()).unwrap_or(u32::MAX);
+            let limit = 16 + 4 * held.max(std::mem::replace(&mut worker.most_held, held));
             let calls = std::mem::take(&mut worker.calls);
             if calls > limit {
                 busy = Some(format!("w{number} made {calls} calls in a second, for {limit} at most"));

@@ -7,7 +7,8 @@ use anyhow::{Result, bail};
 use crate::postgres::Postgres;
 use crate::workspace::Workspace;
 use crate::{
-    annotations, args, cargo_test, check_deps, docs, lint, machine, process, requirements, services, tidy,
+    annotations, args, cargo_test, check_deps, docs, lint, machine, process, requirements, services, sim,
+    tidy,
 };
 
 pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
@@ -28,6 +29,7 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
             .env("RUSTDOCFLAGS", "-D warnings"),
     )?;
     let mut totals = cargo_test::run(&mut cargo_test::everything(root))?;
+    sim::budget(workspace)?;
 
     let plan = services::plan(&annotations::tests(workspace)?);
     if !plan.faults.is_empty() {

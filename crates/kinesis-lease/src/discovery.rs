@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kinesis_core::directory::ShardInfo;
 use kinesis_core::lease::{Lease, LeaseKey};
-use kinesis_core::{Checkpoint, ShardId, Timestamp};
+use kinesis_core::{Checkpoint, HashKey, HashKeyRange, ShardId, Timestamp};
 
 use crate::mutant::{self, Mutant};
 
@@ -80,6 +80,56 @@ pub(crate) fn gone<'a>(
         // An empty listing says that something else is wrong.
         .filter(move |row| !listed.is_empty() && !row.is_finished() && !listed.contains(row.key.shard()))
         .map(|row| &row.key)
+}
+
+/// Finished rows that nothing needs any more, as long as their shards are not listed: whatever followed them has a
+/// row and has begun, and nothing of what came before them is left, so that no listing and no crash can bring them
+/// back.
+pub(crate) fn spent<'a>(
+    shards: &[ShardInfo],
+    rows: &'a BTreeMap<LeaseKey, Lease>,
+) -> impl Iterator<Item = &'a LeaseKey> {
+    let early = mutant::is_on(Mutant::CollectedEarly);
+    let listed: BTreeSet<ShardId> = shards.iter().map(|shard| shard.id.clone()).collect();
+    // Parents of what has not begun, and of what is still listed by a shard without a row.
+    let mut needed = BTreeSet::new();
+    for row in rows.values().filter(|row| !matches!(row.checkpoint, Checkpoint::At(_) | Checkpoint::ShardEnd))
+    {
+        needed.extend(row.parents.iter().cloned());
+    }
+    let has_row = |key: &LeaseKey, shard: &ShardId| rows.contains_key(&key.sibling(shard.clone()));
+    rows.values()
+        .filter(move |row| {
+            let is_past =
+                !listed.is_empty() && !listed.contains(row.key.shard()) && !needed.contains(row.key.shard());
+            let followed =
+                row.children.iter().all(|child| has_row(&row.key, child) || !listed.contains(child));
+            let first = !row.parents.iter().any(|parent| has_row(&row.key, parent));
+            row.is_finished() && ((is_past && followed && first) || early)
+        })
+        .map(|row| &row.key)
+}
+
+/// The first part of the key space whose records nobody will read: no unfinished lease has it. `None` also when some
+/// lease does not say which part it has.
+pub(crate) fn hole<'a>(rows: impl IntoIterator<Item = &'a Lease>) -> Option<HashKeyRange> {
+    let unfinished = rows.into_iter().filter(|row| !row.is_finished());
+    let mut ranges: Vec<HashKeyRange> = unfinished.map(|row| row.hash_range).collect::<Option<_>>()?;
+    if ranges.is_empty() {
+        return None;
+    }
+    ranges.sort_unstable();
+    let mut next = HashKey::MIN;
+    for range in ranges {
+        if range.start() > next {
+            return HashKeyRange::new(next, HashKey::new(range.start().get() - 1));
+        }
+        if range.end() == HashKey::MAX {
+            return None;
+        }
+        next = next.max(HashKey::new(range.end().get() + 1));
+    }
+    HashKeyRange::new(next, HashKey::MAX)
 }
 
 /// The anchor is fixed by whoever made the first leases.
@@ -199,6 +249,70 @@ mod tests {
     fn known_shards_and_shards_in_a_circle_do_no_harm() {
         assert_eq!(planned("a b<a", "a b", &Start::TrimHorizon), Vec::<Vec<String>>::new());
         assert_eq!(planned("a<b b<a", "", &Start::TrimHorizon), [["a TRIM_HORIZON", "b TRIM_HORIZON"]]);
+    }
+
+    /// Parts of the key space that no unfinished lease has are found, whatever overlaps.
+    #[test]
+    fn a_hole_in_the_key_space_is_found() {
+        let row = |name: &str, start: u128, end: u128| {
+            let mut row = Lease::new(key(name), Checkpoint::TrimHorizon);
+            row.hash_range = HashKeyRange::new(HashKey::new(start), HashKey::new(end));
+            row
+        };
+        let range = |start, end| HashKeyRange::new(HashKey::new(start), HashKey::new(end));
+        let (low, middle, high) = (row("a", 0, 9), row("b", 10, 19), row("c", 20, u128::MAX));
+        assert_eq!(hole([&low, &middle, &high]), None);
+        assert_eq!(hole([&high, &low]), range(10, 19));
+        assert_eq!(hole([&middle, &high]), range(0, 9));
+        assert_eq!(hole([&middle, &low]), range(20, u128::MAX));
+        assert_eq!(hole([&row("d", 0, u128::MAX), &middle]), None);
+        let mut finished = middle.clone();
+        finished.checkpoint = Checkpoint::ShardEnd;
+        assert_eq!(hole([&low, &finished, &high]), range(10, 19));
+        assert_eq!(hole([&low, &fresh("e")]), None, "not known");
+        assert_eq!(hole([]), None);
+    }
+
+    fn fresh(name: &str) -> Lease {
+        Lease::new(key(name), Checkpoint::TrimHorizon)
+    }
+
+    /// F-21: a finished row goes when its shard is not listed, everything after it has begun and nothing is left
+    /// before it.
+    #[test]
+    fn finished_rows_go_when_nothing_needs_them() {
+        let finished = |name: &str| {
+            let mut row = fresh(name);
+            row.checkpoint = Checkpoint::ShardEnd;
+            row
+        };
+        let child = |name: &str, parent: &str, checkpoint| {
+            let mut row = Lease::new(key(name), checkpoint);
+            row.parents = vec![ShardId::new(parent).unwrap()];
+            row
+        };
+        let begun = Checkpoint::At(kinesis_core::Position::new(5_u128.into(), 0));
+        let found = |listed: &str, rows: Vec<Lease>| -> Vec<String> {
+            let rows = rows.into_iter().map(|row| (row.key.clone(), row)).collect();
+            spent(&shards(listed), &rows).map(|key| key.shard().to_string()).collect()
+        };
+        assert_eq!(found("b<a", vec![finished("a"), child("b", "a", begun.clone())]), ["a"]);
+        assert_eq!(
+            found("a! b<a", vec![finished("a"), child("b", "a", begun.clone())]),
+            [""; 0],
+            "still listed"
+        );
+        assert_eq!(
+            found("", vec![finished("a"), child("b", "a", begun.clone())]),
+            [""; 0],
+            "an empty listing"
+        );
+        let fresh_child = child("b", "a", Checkpoint::TrimHorizon);
+        assert_eq!(found("b<a", vec![finished("a"), fresh_child]), [""; 0], "the child has not begun");
+        let middle = child("b", "a", Checkpoint::ShardEnd);
+        let last = child("c", "b", begun);
+        assert_eq!(found("c<b", vec![finished("a"), middle, last]), ["a"], "one generation at a time");
+        assert_eq!(found("c", vec![fresh("a")]), [""; 0], "not finished");
     }
 
     /// F-21: only unfinished rows without a listed shard are gone, and never because of an empty listing.

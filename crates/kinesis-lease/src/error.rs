@@ -31,6 +31,29 @@ pub enum StartError {
     /// The stream is there, but cannot be read: it is being created or deleted.
     #[error("stream {0} is not active")]
     NotReadable(kinesis_core::StreamRef),
+    /// The leases were made for another stream of this name: one that was deleted since, or one of another account or
+    /// region. Positions of one stream are of no use in another: use another application name, or delete the leases.
+    #[error(
+        "the leases of application {application} are those of {theirs}, and the stream to read is {ours}"
+    )]
+    #[non_exhaustive]
+    OtherStream {
+        /// The application.
+        application: kinesis_core::ApplicationName,
+        /// The stream that is to be read.
+        ours: String,
+        /// The stream that the leases were made for.
+        theirs: String,
+    },
+    /// A worker that lives holds a lease under the name of this one.
+    #[error("a live worker with the same name, {worker}, holds {key}")]
+    #[non_exhaustive]
+    Namesake {
+        /// The name.
+        worker: kinesis_core::WorkerId,
+        /// A lease that the other one holds.
+        key: Box<kinesis_core::lease::LeaseKey>,
+    },
     /// The thread of the lease task could not be made.
     #[error("the lease thread cannot be started")]
     Thread(#[source] std::io::Error),
@@ -44,7 +67,7 @@ impl StartError {
             Self::Store { source, .. } => source.is_retryable(),
             Self::Directory(error) => error.is_retryable(),
             Self::NotReadable(_) => true,
-            Self::Config(_) | Self::Thread(_) => false,
+            Self::Config(_) | Self::OtherStream { .. } | Self::Namesake { .. } | Self::Thread(_) => false,
         }
     }
 }

@@ -4,9 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use kinesis_core::Checkpoint;
 use kinesis_core::directory::DirectoryError;
 use kinesis_core::lease::{LeaseKey, StoreError, TenureToken};
+use kinesis_core::{Checkpoint, HashKeyRange, WorkerId};
 
 use crate::Tenure;
 
@@ -54,6 +54,9 @@ pub enum LossReason {
     HandOverOverrun,
     /// Its row was removed.
     Deleted,
+    /// Its row was changed from outside, for example by [`LeaseAdmin`](crate::LeaseAdmin): released or set to another
+    /// position.
+    Changed,
     /// The service does not have the shard any more.
     ShardGone,
 }
@@ -65,6 +68,7 @@ impl fmt::Display for LossReason {
             Self::Expired => "not renewed in time",
             Self::HandOverOverrun => "not released in time for a hand-over",
             Self::Deleted => "its row was deleted",
+            Self::Changed => "its row was changed from outside",
             Self::ShardGone => "its shard is gone",
         })
     }
@@ -93,6 +97,20 @@ pub enum LeaseWarning {
     /// The shards could not be listed; it is tried again.
     #[error("the shards cannot be listed")]
     Discovery(#[source] Arc<DirectoryError>),
+    /// In two listings in a row no unfinished lease has this part of the key space: records with such keys are not
+    /// read. Missing leases of listed shards are made anew; a lease that says that an open shard is finished is not.
+    #[error("nobody reads the records of the hash keys from {} to {}", .0.start(), .0.end())]
+    Hole(HashKeyRange),
+    /// Another worker that lives holds leases under the name of this one. Neither loses data, as every tenure has a
+    /// token of its own, but both count as one, so that the leases are shared unevenly: give each worker its own name.
+    #[error("another worker uses the name {worker}, too")]
+    #[non_exhaustive]
+    Namesake {
+        /// The name.
+        worker: WorkerId,
+        /// A lease that the other one holds.
+        key: LeaseKey,
+    },
     /// The service does not have the shard any more, but it was not finished: records that expired before they were
     /// read are lost. Its lease was closed so that its children can be read.
     #[error("shard {key} is gone, finished up to {checkpoint} only")]
@@ -113,12 +131,15 @@ pub struct ReleaseReport {
     pub released: Vec<LeaseKey>,
     /// Not released before the deadline: others take them when they expire.
     pub abandoned: Vec<LeaseKey>,
+    /// The lease task had ended before, or did not answer in time: what became of the leases that were held is not
+    /// known, and others may have to wait until they expire.
+    pub unknown: bool,
 }
 
 impl ReleaseReport {
-    /// Whether everything was released.
+    /// Whether everything is known to be released.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        self.abandoned.is_empty()
+        self.abandoned.is_empty() && !self.unknown
     }
 }

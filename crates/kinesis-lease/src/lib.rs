@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod admin;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod columns;
 mod config;
@@ -12,6 +13,7 @@ mod dynamodb;
 mod error;
 mod event;
 mod ext;
+mod identity;
 mod machine;
 mod memory;
 mod mutant;
@@ -27,6 +29,7 @@ mod source;
 #[cfg_attr(docsrs, doc(cfg(feature = "sqlite")))]
 mod sqlite;
 
+pub use admin::{AdminPlan, AdminResult, LeaseAdmin, LeaseEntry, Listing, PlannedChange, ResetTo, Selection};
 pub use config::{HeartbeatMode, LeaseConfig};
 pub use coordinator::{Coordinator, CoordinatorBuilder, DEFAULT_LATEST_MARGIN, LeaseEvents, Tenure};
 #[cfg(feature = "dynamodb")]

@@ -104,6 +104,8 @@ mutants! {
     LimitIgnored,
     /// A shard that is missing from one listing is closed.
     GoneAtOnce,
+    /// The lease of a finished shard is removed while the shard is still listed.
+    CollectedEarly,
     /// A failed write is tried again without a delay.
     RetryAtOnce,
     /// A lease is renewed too rarely.

@@ -15,10 +15,12 @@
 //! | [`end`] | counter and token of the tenure | counter as read |
 //! | [`close_gone`] | owner and counter as read | (deletes the row) |
 //! | [`describe`] | row exists | row exists |
+//! | [`evict`], [`reset`] | owner and counter as read | owners as read (evict) |
+//! | [`collect`] | owner and counter as read | none |
 //! | [`delete`] | row exists | none |
 
 use kinesis_core::lease::{Change, CoolDown, FieldWrite, Guard, Lease, LeaseKey, LeaseWrite, TenureToken};
-use kinesis_core::{Checkpoint, HashKeyRange, ShardId, WorkerId};
+use kinesis_core::{Checkpoint, HashKeyRange, ShardId, Timestamp, WorkerId};
 
 use crate::mutant::{self, Mutant};
 
@@ -189,6 +191,41 @@ pub fn describe(
     let mut fields: Vec<FieldWrite> = hash_range.map(FieldWrite::HashRange).into_iter().collect();
     fields.extend(children.map(FieldWrite::Children));
     update(key, Guard::Exists, fields)
+}
+
+/// Takes the lease from whoever has it, so that anybody can take it at once: for operators. The epoch grows, and with
+/// the token every write of the former holder is refused.
+#[must_use]
+pub fn evict(row: &Lease) -> LeaseWrite {
+    update(&row.key, as_read(row), evict_fields())
+}
+
+fn evict_fields() -> Vec<FieldWrite> {
+    vec![
+        FieldWrite::Owner(None),
+        FieldWrite::CheckpointOwner(None),
+        FieldWrite::Token(None),
+        FieldWrite::CoolDown(None),
+        FieldWrite::AddCounter(1),
+        FieldWrite::AddEpoch(1),
+    ]
+}
+
+/// Sets the position, also back, and takes the lease from whoever has it: for operators.
+#[must_use]
+pub fn reset(row: &Lease, to: Checkpoint, anchor: Option<Timestamp>) -> LeaseWrite {
+    let mut fields = evict_fields();
+    fields.push(FieldWrite::Checkpoint(to));
+    fields.push(FieldWrite::Anchor(anchor));
+    fields.push(FieldWrite::Pending { checkpoint: None, state: None });
+    fields.push(FieldWrite::OwnerSwitches(0));
+    update(&row.key, as_read(row), fields)
+}
+
+/// Removes the row of a finished shard that nothing needs any more.
+#[must_use]
+pub fn collect(row: &Lease) -> LeaseWrite {
+    LeaseWrite::new(row.key.clone(), as_read(row), Change::Delete)
 }
 
 /// Removes the row.

@@ -173,3 +173,74 @@ async fn a_start_at_the_tip_is_anchored_once() {
     assert_eq!(store.row(2).anchor, Some(Timestamp::from_millis(997_000)), "as the first start anchored it");
     assert_eq!(store.row(3).checkpoint, Checkpoint::TrimHorizon, "a child is read from its first record");
 }
+
+/// F-43: leases of a stream that was made anew, or of one of the same name elsewhere, are refused, and the message
+/// names both; also the leases of children say whose they are.
+#[tokio::test(start_paused = true)]
+async fn leases_of_another_stream_are_refused_with_both_names() {
+    let store = FaultyStore::default();
+    let directory = FakeDirectory::open(1);
+    let identity = |arn: &str, created| (Some(arn.to_owned()), Some(Timestamp::from_millis(created)));
+    *directory.identity.lock().unwrap() = identity("arn:first", 10);
+    let (first, mut events) = builder(store.clone(), &directory, "a").start().await.unwrap();
+    let parent = acquired(&mut events).await;
+    parent.end_shard(&[ShardInfo::new(shard(1)).parents(vec![shard(0)])]).await.unwrap();
+    assert_eq!(store.row(1).private, store.row(0).private);
+    assert_eq!(store.row(1).private.len(), 2);
+    first.shutdown(secs(1)).await;
+    for (arn, created) in [("arn:second", 10), ("arn:first", 11)] {
+        *directory.identity.lock().unwrap() = identity(arn, created);
+        let error = start_error(&store, &directory).await;
+        let expected = format!(
+            "the leases of application billing are those of arn:first (created at 10 ms), and the stream to read is \
+             {arn} (created at {created} ms)"
+        );
+        assert_eq!(error.to_string(), expected);
+        assert!(!error.is_retryable());
+    }
+    *directory.identity.lock().unwrap() = identity("arn:first", 10);
+    builder(store.clone(), &directory, "a").start().await.unwrap();
+}
+
+/// One set of leases, whether the stream is given by name or by ARN; a tenure names the stream as it was given.
+#[tokio::test(start_paused = true)]
+async fn a_stream_by_name_and_by_arn_has_one_set_of_leases() {
+    let store = FaultyStore::default();
+    let directory = FakeDirectory::open(1);
+    let (first, mut events) = builder(store.clone(), &directory, "a").start().await.unwrap();
+    acquired(&mut events).await.checkpoint(at(5)).await.unwrap();
+    first.shutdown(secs(1)).await;
+    let arn = kinesis_core::StreamRef::new("arn:aws:kinesis:eu-west-1:123456789012:stream/orders").unwrap();
+    let by_arn = Coordinator::builder(store.clone(), directory.clone(), application(), arn.clone())
+        .heartbeat(kinesis_lease::HeartbeatMode::Inline);
+    let (_second, mut events) = by_arn.start().await.unwrap();
+    let tenure = acquired(&mut events).await;
+    assert_eq!((tenure.key(), tenure.lease().checkpoint.clone()), (&key(0), at(5)));
+    assert_eq!(tenure.shard_ref().stream(), &arn);
+    assert_eq!(store.memory.snapshot().len(), 1);
+}
+
+/// S-024: a second worker with the name of a live one is refused; a predecessor that is gone is followed at once.
+#[tokio::test(start_paused = true)]
+async fn a_live_namesake_is_refused_and_a_dead_one_followed() {
+    let store = FaultyStore::default();
+    let directory = FakeDirectory::open(2);
+    let (first, mut events) = builder(store.clone(), &directory, "same").start().await.unwrap();
+    for _ in 0..2 {
+        acquired(&mut events).await;
+    }
+    let before = tokio::time::Instant::now();
+    let error = builder(store.clone(), &directory, "same").start().await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "a live worker with the same name, same, holds billing:orders/shardId-000000000000"
+    );
+    assert!(!error.is_retryable() && before.elapsed() <= secs(5), "{:?}", before.elapsed());
+    drop((first, events));
+    let before = tokio::time::Instant::now();
+    let (_second, mut events) = builder(store.clone(), &directory, "same").start().await.unwrap();
+    for _ in 0..2 {
+        acquired(&mut events).await;
+    }
+    assert!(before.elapsed() >= secs(10) && before.elapsed() <= secs(12), "{:?}", before.elapsed());
+}

@@ -392,3 +392,39 @@ async fn nothing_is_taken_after_stop_taking() {
     assert_eq!(store.row(1).owner, None);
     assert_eq!(store.row(0).owner, Some(worker("a")), "what is held is kept");
 }
+
+/// A shutdown of a lease task that is gone does not look like one that released everything.
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_without_a_lease_task_is_not_complete() {
+    let store = FaultyStore::default();
+    let directory = FakeDirectory::open(1);
+    let (coordinator, events) = builder(store.clone(), &directory, "a").start().await.unwrap();
+    // The lease task releases everything and ends, because nobody listens.
+    drop(events);
+    tokio::time::sleep(secs(20)).await;
+    let report = coordinator.shutdown(secs(5)).await;
+    assert!(report.unknown && !report.is_complete(), "{report:?}");
+}
+
+/// F-21: the lease of a finished shard that the service has forgotten is removed once its children have begun.
+#[tokio::test(start_paused = true)]
+async fn leases_of_forgotten_shards_are_removed() {
+    let store = FaultyStore::default();
+    let directory = FakeDirectory::open(1);
+    let (coordinator, mut events) = builder(store.clone(), &directory, "a").start().await.unwrap();
+    let child = ShardInfo::new(shard(1)).parents(vec![shard(0)]);
+    acquired(&mut events).await.end_shard(std::slice::from_ref(&child)).await.unwrap();
+    let tenure = acquired(&mut events).await;
+    directory.set(vec![child]);
+    for _ in 0..3 {
+        coordinator.discover_now().await.unwrap();
+    }
+    tokio::time::sleep(secs(2)).await;
+    assert_eq!(store.memory.snapshot().len(), 2, "the child has not begun: its parent's row is still needed");
+    tenure.checkpoint(at(5)).await.unwrap();
+    for _ in 0..3 {
+        coordinator.discover_now().await.unwrap();
+    }
+    until("the parent's row is removed", || store.memory.snapshot().len() == 1).await;
+    assert!(!tenure.ownership().is_lost());
+}

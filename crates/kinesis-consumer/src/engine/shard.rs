@@ -67,7 +67,7 @@ pub(crate) struct Finished {
 
 impl ShardTask {
     pub(crate) fn new(cx: Arc<Context>, tenure: Tenure, control: Control, seed: u64) -> Self {
-        let shard = tenure.lease().key.shard_ref();
+        let shard = tenure.shard_ref().clone();
         Self {
             progress: Progress::new(tenure.clone(), cx.config.checkpoint_verb, cx.positions.clone()),
             handler: cx.door.open(&shard),

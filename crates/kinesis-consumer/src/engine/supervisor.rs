@@ -174,7 +174,7 @@ impl Supervisor {
                 let error = BoxError::from("the shard task ended without a result");
                 Finished {
                     report: ShardReport {
-                        shard: key.shard_ref(),
+                        shard: running.tenure.shard_ref().clone(),
                         outcome: ShardOutcome::Failed { error: error.to_string() },
                         stored: None,
                         unfinished: 0,
@@ -214,10 +214,11 @@ impl Supervisor {
             }
         }
         let stuck = !self.running.is_empty();
-        for (key, _) in std::mem::take(&mut self.running) {
+        for (key, running) in std::mem::take(&mut self.running) {
             tracing::error!(%key, "a handler blocks its thread, its lease is left to expire");
             let outcome = ShardOutcome::Stuck;
-            shards.push(ShardReport { shard: key.shard_ref(), outcome, stored: None, unfinished: 0 });
+            let shard = running.tenure.shard_ref().clone();
+            shards.push(ShardReport { shard, outcome, stored: None, unfinished: 0 });
         }
         self.tasks.abort_all();
         self.waiting.clear();

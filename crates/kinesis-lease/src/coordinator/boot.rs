@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kinesis_core::directory::ShardInfo;
 use kinesis_core::metrics::Instrument;
-use kinesis_core::{ApplicationName, StartPosition, StreamRef};
+use kinesis_core::{ApplicationName, StartPosition, StreamRef, WorkerId};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -14,17 +14,23 @@ use super::calls::{Calls, Failure};
 use super::command::{Command, Waiting};
 use super::events::EventSender;
 use super::listing::Directory;
+use super::namesake;
 use super::task::LeaseTask;
 use crate::discovery::Start;
+use crate::identity::StreamIdentity;
 use crate::machine::Machine;
-use crate::{ConfigError, LeaseStoreSource, StartError};
+use crate::{ConfigError, LeaseConfig, LeaseStoreSource, StartError};
 
 /// What the lease task is made of before it has a store.
 pub(super) struct Parts {
     pub(super) machine: Machine,
     pub(super) application: ApplicationName,
+    /// The stream as its leases are keyed: by name, however it was given.
     pub(super) stream: StreamRef,
-    pub(super) timeout: Duration,
+    /// The stream as it was given.
+    pub(super) stream_ref: StreamRef,
+    pub(super) worker: WorkerId,
+    pub(super) config: LeaseConfig,
     pub(super) seed: u64,
     pub(super) commands: mpsc::Receiver<Command>,
     pub(super) sender: mpsc::Sender<Command>,
@@ -34,40 +40,46 @@ pub(super) struct Parts {
     pub(super) cancelled: CancellationToken,
 }
 
-type Stage<T> = Result<T, StartError>;
+pub(super) type Stage<T> = Result<T, StartError>;
+
+/// What the directory said of the stream.
+pub(super) struct Found {
+    shards: Vec<ShardInfo>,
+    start: Start,
+    identity: StreamIdentity,
+}
 
 /// The lease task's side of the start.
 pub(super) struct Boot {
     parts: Parts,
     ready: oneshot::Sender<Stage<()>>,
-    shards: oneshot::Receiver<(Vec<ShardInfo>, Start)>,
+    found: oneshot::Receiver<Found>,
     started: oneshot::Sender<Stage<()>>,
 }
 
 /// The caller's side of the start.
 pub(super) struct Handshake {
     ready: oneshot::Receiver<Stage<()>>,
-    shards: oneshot::Sender<(Vec<ShardInfo>, Start)>,
+    found: oneshot::Sender<Found>,
     started: oneshot::Receiver<Stage<()>>,
 }
 
 impl Boot {
     pub(super) fn new(parts: Parts) -> (Self, Handshake) {
         let (ready, is_ready) = oneshot::channel();
-        let (listed, shards) = oneshot::channel();
+        let (listed, found) = oneshot::channel();
         let (started, has_started) = oneshot::channel();
-        let boot = Self { parts, ready, shards, started };
-        (boot, Handshake { ready: is_ready, shards: listed, started: has_started })
+        let boot = Self { parts, ready, found, started };
+        (boot, Handshake { ready: is_ready, found: listed, started: has_started })
     }
 
     /// Starts and then is the lease task. Ends early when the start fails or the caller goes away.
     pub(super) async fn run(self, source: LeaseStoreSource) {
-        let Self { parts, ready, shards, started } = self;
+        let Self { mut parts, ready, found, started } = self;
         let opened = match source.open().await {
             Ok(store) => {
-                let Parts { application, stream, timeout, .. } = &parts;
-                let (application, stream) = (application.clone(), stream.clone());
-                let calls = Calls { store, application, stream, timeout: *timeout };
+                let (application, stream) = (parts.application.clone(), parts.stream.clone());
+                let calls = Calls { store, application, stream, timeout: parts.config.call_timeout() };
                 calls.setup().await.map(|()| calls).map_err(|error| ("setup", error))
             }
             Err(error) => Err(("open", Arc::new(error))),
@@ -77,22 +89,54 @@ impl Boot {
             Err(failure) => return drop(ready.send(Err(start_error(failure)))),
         };
         drop(ready.send(Ok(())));
-        let Ok((shards, start)) = shards.await else { return };
-        match calls.discover(&shards, &start, parts.seed).await {
-            Ok(found) => {
-                tracing::debug!(shards = shards.len(), made = found.made, "leases of the stream are there");
-            }
-            Err(failure) => return drop(started.send(Err(start_error(failure)))),
+        let Ok(found) = found.await else { return };
+        if let Err(error) = prepare(&mut parts, &calls, &found).await {
+            return drop(started.send(Err(error)));
         }
         drop(started.send(Ok(())));
-        let Parts { machine, seed, commands, sender, events, discover, lost, cancelled, .. } = parts;
-        let task =
-            LeaseTask { machine, calls, start, seed, commands, sender, events, discover, lost, cancelled };
+        let Parts { machine, seed, commands, sender, events, discover, lost, cancelled, stream_ref, .. } =
+            parts;
+        let Found { start, identity, .. } = found;
+        let task = LeaseTask {
+            machine,
+            calls,
+            start,
+            identity,
+            stream_ref,
+            seed,
+            commands,
+            sender,
+            events,
+            discover,
+            lost,
+            cancelled,
+        };
         Box::pin(task.run()).await;
     }
 }
 
-fn start_error((action, source): (&'static str, Failure)) -> StartError {
+/// Checks that the rows are those of our stream and that nobody else has our name, and makes missing leases.
+async fn prepare(parts: &mut Parts, calls: &Calls, found: &Found) -> Stage<()> {
+    let Found { shards, start, identity } = found;
+    let look = calls.look_surely(parts.seed).await.map_err(start_error)?;
+    if let Some(theirs) = identity.contradicted_by(&look.rows) {
+        return Err(StartError::OtherStream {
+            application: parts.application.clone(),
+            ours: identity.to_string(),
+            theirs: theirs.to_string(),
+        });
+    }
+    let left_behind = namesake::watch(calls, &parts.worker, &parts.config, &look).await?;
+    for (row, since) in left_behind {
+        // Our predecessor has expired for us already.
+        parts.machine.remember(row, since);
+    }
+    let made = calls.make(look, shards, start, identity, parts.seed).await.map_err(start_error)?.made;
+    tracing::debug!(shards = shards.len(), made, "leases of the stream are there");
+    Ok(())
+}
+
+pub(super) fn start_error((action, source): (&'static str, Failure)) -> StartError {
     StartError::Store { action, source }
 }
 
@@ -102,7 +146,7 @@ impl Handshake {
         stage(self.ready).await?;
         let found = first.look(directory).await?;
         // A lease task that is gone shows in the next line.
-        drop(self.shards.send(found));
+        drop(self.found.send(found));
         stage(self.started).await
     }
 }
@@ -132,11 +176,12 @@ impl FirstLook {
         }
     }
 
-    async fn look(self, directory: &Directory) -> Stage<(Vec<ShardInfo>, Start)> {
+    async fn look(self, directory: &Directory) -> Stage<Found> {
         let stream = &directory.stream;
         let calls = &directory.directory;
         let describe = directory.limited("DescribeStreamSummary", calls.describe_stream(stream));
-        if !describe.await.map_err(StartError::Directory)?.readable {
+        let description = describe.await.map_err(StartError::Directory)?;
+        if !description.readable {
             return Err(StartError::NotReadable(stream.clone()));
         }
         // Before the listing, so that no shard is closed between the anchor and the listing without its records
@@ -150,7 +195,7 @@ impl FirstLook {
             _ => Start::TrimHorizon,
         };
         let shards = directory.list().await.map_err(StartError::Directory)?;
-        Ok((shards, start))
+        Ok(Found { shards, start, identity: StreamIdentity::of(stream, &description) })
     }
 }
 

@@ -138,8 +138,10 @@ impl CoordinatorBuilder {
         let (boot, handshake) = Boot::new(Parts {
             machine: Machine::new(worker.clone(), self.config.clone(), random.fork()),
             application: self.application,
-            stream: self.stream.clone(),
-            timeout: self.config.call_timeout(),
+            stream: by_name(&self.stream),
+            stream_ref: self.stream.clone(),
+            worker: worker.clone(),
+            config: self.config.clone(),
             seed: random.u64(..),
             commands: command_receiver,
             sender: commands.clone(),
@@ -171,4 +173,9 @@ impl CoordinatorBuilder {
         coordinator.tasks.spawn(listing::run(directory, interval, random.u64(..), asked, commands));
         Ok((coordinator, event_receiver))
     }
+}
+
+/// One set of leases for a stream, whether it is given by name or by ARN.
+pub(crate) fn by_name(stream: &StreamRef) -> StreamRef {
+    StreamRef::new(stream.name()).expect("the name of a stream is a stream")
 }

@@ -1,6 +1,6 @@
 //! Calls to the store: each with a time limit, none waiting for another.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,8 @@ use kinesis_core::{ApplicationName, StreamRef};
 use tokio::time::Instant;
 
 use crate::discovery::{self, Start};
-use crate::machine::Look;
+use crate::identity::StreamIdentity;
+use crate::machine::{Found, Look};
 use crate::ops;
 
 /// The most leases made by one call.
@@ -37,7 +38,7 @@ pub(super) struct Calls {
 #[derive(Debug)]
 pub(super) struct Discovery {
     pub(super) made: usize,
-    pub(super) gone: BTreeSet<LeaseKey>,
+    pub(super) found: Found,
 }
 
 async fn limited<T>(
@@ -92,35 +93,59 @@ impl Calls {
         }
     }
 
-    /// Makes the leases that a listing of the shards calls for.
+    /// All rows of our stream, tried a few times.
+    pub(super) async fn look_surely(&self, seed: u64) -> Result<Look, (&'static str, Failure)> {
+        let mut backoff = backoff(seed);
+        loop {
+            match self.look().await {
+                Ok(look) => return Ok(look),
+                Err(error) => pause(&mut backoff, "scan", error).await?,
+            }
+        }
+    }
+
+    /// Reads the rows and makes the leases that a listing of the shards calls for.
     pub(super) async fn discover(
         &self,
         shards: &[ShardInfo],
         start: &Start,
+        identity: &StreamIdentity,
         seed: u64,
     ) -> Result<Discovery, (&'static str, Failure)> {
-        let mut backoff =
-            Backoff::new(BackoffConfig::new(Duration::from_millis(200), Duration::from_secs(2)), seed);
-        let look = loop {
-            match self.look().await {
-                Ok(look) => break look,
-                Err(error) => pause(&mut backoff, "scan", error).await?,
-            }
-        };
-        let rows: BTreeMap<LeaseKey, Lease> =
-            look.rows.into_iter().map(|row| (row.key.clone(), row)).collect();
+        let look = self.look_surely(seed).await?;
+        self.make(look, shards, start, identity, seed).await
+    }
+
+    /// Makes the leases that a listing of the shards calls for.
+    pub(super) async fn make(
+        &self,
+        look: Look,
+        shards: &[ShardInfo],
+        start: &Start,
+        identity: &StreamIdentity,
+        seed: u64,
+    ) -> Result<Discovery, (&'static str, Failure)> {
+        let mut backoff = backoff(seed);
+        let mut rows: BTreeMap<LeaseKey, Lease> =
+            look.rows.iter().map(|row| (row.key.clone(), row.clone())).collect();
         let Some(template) = shards.first().map(|shard| self.key(shard)) else {
-            return Ok(Discovery { made: 0, gone: BTreeSet::new() });
+            return Ok(Discovery { made: 0, found: Found::default() });
         };
         let mut made = 0;
-        for generation in discovery::plan(&template, shards, &rows, start) {
-            let writes: Vec<LeaseWrite> = generation.into_iter().map(ops::create).collect();
+        let mut planned = discovery::plan(&template, shards, &rows, start);
+        planned.iter_mut().flatten().for_each(|lease| identity.mark(lease));
+        for generation in &planned {
+            let writes: Vec<LeaseWrite> = generation.iter().cloned().map(ops::create).collect();
             for writes in writes.chunks(CREATE_BATCH) {
                 made += self.create(writes, &mut backoff).await?;
             }
         }
         let gone = discovery::gone(shards, &rows).cloned().collect();
-        Ok(Discovery { made, gone })
+        let spent = discovery::spent(shards, &rows).cloned().collect();
+        rows.extend(planned.into_iter().flatten().map(|lease| (lease.key.clone(), lease)));
+        let hole = discovery::hole(rows.values());
+        let look = (made == 0).then_some(look);
+        Ok(Discovery { made, found: Found { gone, spent, look, hole } })
     }
 
     async fn create(
@@ -144,6 +169,10 @@ impl Calls {
     fn key(&self, shard: &ShardInfo) -> LeaseKey {
         LeaseKey::new(self.application.clone(), self.stream.clone(), shard.id.clone())
     }
+}
+
+fn backoff(seed: u64) -> Backoff {
+    Backoff::new(BackoffConfig::new(Duration::from_millis(200), Duration::from_secs(2)), seed)
 }
 
 /// Waits before the next try, or gives up.

@@ -1,7 +1,7 @@
 //! What the lease task is asked to do.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kinesis_core::Checkpoint;
 use kinesis_core::directory::{DirectoryError, ShardInfo};
@@ -36,6 +36,8 @@ pub(super) enum Command {
     /// The shards were listed; `waiting` are told when missing leases are made.
     Listed {
         shards: Result<Vec<ShardInfo>, Arc<DirectoryError>>,
+        /// When the listing began.
+        began: Instant,
         waiting: Vec<Waiting>,
     },
     StopTaking,

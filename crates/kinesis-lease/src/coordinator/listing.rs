@@ -72,12 +72,13 @@ pub(super) async fn run(
         while let Ok(request) = asked.try_recv() {
             waiting.extend(request);
         }
+        let began = Instant::now().into_std();
         let shards = directory.list().await;
         next = Instant::now() + if shards.is_ok() { interval } else { backoff.next_delay() };
         if shards.is_ok() {
             backoff.reset();
         }
-        if commands.send(Command::Listed { shards, waiting }).await.is_err() {
+        if commands.send(Command::Listed { shards, began, waiting }).await.is_err() {
             return;
         }
     }

@@ -6,6 +6,7 @@ mod calls;
 mod command;
 mod events;
 mod listing;
+mod namesake;
 mod task;
 mod tenure;
 mod worker;
@@ -18,6 +19,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use builder::by_name;
 pub use builder::{CoordinatorBuilder, DEFAULT_LATEST_MARGIN};
 pub use events::LeaseEvents;
 pub use tenure::Tenure;
@@ -68,7 +70,8 @@ impl Coordinator {
     }
 
     /// Releases everything that is still held, so that other workers can take it at once, and ends. The consumer
-    /// finishes its work before: a release here is the end of the tenure.
+    /// finishes its work before: a release here is the end of the tenure. When the lease task has ended before, or does
+    /// not answer, the report says that nothing is known.
     pub async fn shutdown(mut self, deadline: Duration) -> ReleaseReport {
         let (report, answer) = oneshot::channel();
         let stop = async {
@@ -84,7 +87,10 @@ impl Coordinator {
             let joined = tokio::task::spawn_blocking(move || thread.join().is_ok());
             drop(tokio::time::timeout(REPORT_GRACE, joined).await);
         }
-        report.ok().and_then(Result::ok).unwrap_or_default()
+        report
+            .ok()
+            .and_then(Result::ok)
+            .unwrap_or(ReleaseReport { unknown: true, ..ReleaseReport::default() })
     }
 }
 

@@ -10,7 +10,7 @@ use futures_util::stream::FuturesUnordered;
 use kinesis_core::directory::{DirectoryError, ShardInfo};
 use kinesis_core::lease::{LeaseKey, TenureToken};
 use kinesis_core::metrics::Instrument;
-use kinesis_core::{BoxError, Ownership, OwnershipGuard};
+use kinesis_core::{BoxError, Ownership, OwnershipGuard, ShardRef, StreamRef};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep_until;
 use tokio_util::sync::CancellationToken;
@@ -19,6 +19,7 @@ use super::calls::{Calls, Discovery, Failure};
 use super::command::{Command, Reply, Waiting};
 use super::events::EventSender;
 use crate::discovery::Start;
+use crate::identity::StreamIdentity;
 use crate::machine::{Action, Event, Machine, ReplyId, Request};
 use crate::{DiscoveryError, LeaseEvent, ReleaseReport, Tenure};
 
@@ -30,7 +31,8 @@ type Call = Pin<Box<dyn Future<Output = Ended> + Send>>;
 /// A call that came to its end.
 enum Ended {
     Event(Event),
-    Discovered(Result<Discovery, (&'static str, Failure)>, Vec<Waiting>),
+    /// When the listing began, what was found, and who waits for it.
+    Discovered(Instant, Result<Discovery, (&'static str, Failure)>, Vec<Waiting>),
 }
 
 /// What the lease task is made of.
@@ -38,6 +40,9 @@ pub(super) struct LeaseTask {
     pub(super) machine: Machine,
     pub(super) calls: Calls,
     pub(super) start: Start,
+    pub(super) identity: StreamIdentity,
+    /// The stream as it was given: by name or by ARN.
+    pub(super) stream_ref: StreamRef,
     pub(super) seed: u64,
     pub(super) commands: mpsc::Receiver<Command>,
     /// For the tenures that are handed out.
@@ -140,7 +145,8 @@ impl Running {
             Action::Acquired { lease, token } => {
                 let (guard, ownership) = Ownership::new();
                 self.owned.insert((lease.key.clone(), token), guard);
-                let tenure = Tenure::new(*lease, token, ownership, self.task.sender.clone());
+                let shard = ShardRef::new(self.task.stream_ref.clone(), lease.key.shard().clone());
+                let tenure = Tenure::new(*lease, shard, token, ownership, self.task.sender.clone());
                 self.task.events.send(LeaseEvent::Acquired(tenure));
             }
             Action::HandOver { key, token, deadline } => {
@@ -176,17 +182,18 @@ impl Running {
     fn ended(&mut self, ended: Ended) {
         let event = match ended {
             Ended::Event(event) => event,
-            Ended::Discovered(Ok(found), waiting) => {
+            Ended::Discovered(began, Ok(found), waiting) => {
                 tracing::debug!(made = found.made, "shards discovered");
                 tell(waiting, &Ok(()));
-                Event::Discovered(Ok(found.gone))
+                Event::Discovered { began, result: Ok(found.found) }
             }
-            Ended::Discovered(Err((action, failure)), waiting) => {
+            Ended::Discovered(began, Err((action, failure)), waiting) => {
                 tracing::warn!(action, error = %failure, "leases of new shards cannot be made");
                 tell(waiting, &Err(DiscoveryError::Store(Arc::clone(&failure))));
                 let source: BoxError = Box::new(failure);
                 let stream = self.task.calls.stream.clone();
-                Event::Discovered(Err(Arc::new(DirectoryError::unavailable(stream, "CreateLease", source))))
+                let error = Arc::new(DirectoryError::unavailable(stream, "CreateLease", source));
+                Event::Discovered { began, result: Err(error) }
             }
         };
         self.task.machine.handle(now(), event);
@@ -203,26 +210,33 @@ impl Running {
             Command::End { key, token, children, reply } => {
                 Request::End { key, token, children, reply: self.keep(reply) }
             }
-            Command::Listed { shards, waiting } => return self.listed(shards, waiting),
+            Command::Listed { shards, began, waiting } => return self.listed(shards, began, waiting),
             Command::StopTaking => Request::StopTaking,
             Command::Stop { deadline, report } => return self.stop(now() + deadline, Some(report)),
         };
         self.task.machine.handle(now(), Event::Request(request));
     }
 
-    fn listed(&mut self, shards: Result<Vec<ShardInfo>, Arc<DirectoryError>>, waiting: Vec<Waiting>) {
+    fn listed(
+        &mut self,
+        shards: Result<Vec<ShardInfo>, Arc<DirectoryError>>,
+        began: Instant,
+        waiting: Vec<Waiting>,
+    ) {
         match shards {
             Ok(shards) => {
                 let (calls, start) = (self.task.calls.clone(), self.task.start.clone());
+                let identity = self.task.identity.clone();
                 self.task.seed = self.task.seed.wrapping_add(1);
                 let seed = self.task.seed;
-                self.call(
-                    async move { Ended::Discovered(calls.discover(&shards, &start, seed).await, waiting) },
-                );
+                self.call(async move {
+                    let found = calls.discover(&shards, &start, &identity, seed).await;
+                    Ended::Discovered(began, found, waiting)
+                });
             }
             Err(error) => {
                 tell(waiting, &Err(DiscoveryError::Directory(Arc::clone(&error))));
-                self.task.machine.handle(now(), Event::Discovered(Err(error)));
+                self.task.machine.handle(now(), Event::Discovered { began, result: Err(error) });
             }
         }
     }
@@ -244,7 +258,7 @@ impl Running {
             tracing::warn!(%key, "lease not released in time");
         }
         if let Some((_, Some(report))) = self.stopping {
-            drop(report.send(ReleaseReport { released, abandoned }));
+            drop(report.send(ReleaseReport { released, abandoned, unknown: false }));
         }
     }
 }

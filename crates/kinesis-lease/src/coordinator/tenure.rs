@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kinesis_core::directory::ShardInfo;
 use kinesis_core::lease::{CoolDown, Fence, Lease, LeaseKey, TenureToken};
-use kinesis_core::{Checkpoint, Ownership};
+use kinesis_core::{Checkpoint, Ownership, ShardRef};
 use tokio::sync::{mpsc, oneshot};
 
 use super::command::Command;
@@ -19,6 +19,7 @@ pub struct Tenure(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     lease: Lease,
+    shard: ShardRef,
     token: TenureToken,
     ownership: Ownership,
     commands: mpsc::Sender<Command>,
@@ -27,11 +28,12 @@ struct Inner {
 impl Tenure {
     pub(super) fn new(
         lease: Lease,
+        shard: ShardRef,
         token: TenureToken,
         ownership: Ownership,
         commands: mpsc::Sender<Command>,
     ) -> Self {
-        Self(Arc::new(Inner { lease, token, ownership, commands }))
+        Self(Arc::new(Inner { lease, shard, token, ownership, commands }))
     }
 
     /// The row as it was when the lease was taken.
@@ -44,6 +46,12 @@ impl Tenure {
     #[must_use]
     pub fn key(&self) -> &LeaseKey {
         &self.0.lease.key
+    }
+
+    /// The shard of the stream as the coordinator was given it: by name or by ARN. Leases are keyed by the name.
+    #[must_use]
+    pub fn shard_ref(&self) -> &ShardRef {
+        &self.0.shard
     }
 
     /// The fencing token of this tenure, for other systems.

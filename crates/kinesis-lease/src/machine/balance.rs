@@ -114,8 +114,18 @@ impl Machine {
         let workers = spread.others.keys().filter(|owner| **owner != self.me).count() + 1;
         let target = runnable.div_ceil(workers);
         let room = self.config.max_leases.map_or(usize::MAX, |most| most.saturating_sub(spread.leaving));
-        let mut taken: Vec<LeaseKey> = spread.addressed.drain(..).chain(spread.overdue.drain(..)).collect();
         let mut mine = spread.mine;
+        let mut writes = Vec::new();
+        while mine > room
+            && let Some(key) = spread.addressed.pop()
+        {
+            // An answer to a request that came too late.
+            mine -= 1;
+            if let Some(seen) = self.seen.get(&key) {
+                writes.push((ops::decline(&seen.row), Purpose::GiveBack));
+            }
+        }
+        let mut taken: Vec<LeaseKey> = spread.addressed.drain(..).chain(spread.overdue.drain(..)).collect();
         self.random.shuffle(&mut spread.free);
         for key in &spread.free {
             // Up to the target at once; beyond it only what nobody has taken since the last look.
@@ -125,7 +135,6 @@ impl Machine {
                 taken.push(key.clone());
             }
         }
-        let mut writes = Vec::new();
         for key in taken {
             let token = self.fresh_token();
             let Some(seen) = self.seen.get(&key) else { continue };
@@ -164,7 +173,8 @@ impl Machine {
             // Not one that is already on its way from somewhere else, or that its new owner has not begun with.
             .filter(|key| {
                 let row = self.seen.get(*key).map(|seen| &seen.row);
-                row.is_some_and(|row| row.checkpoint_owner.is_none() && row.token.is_some())
+                let is_settled = row.is_some_and(|row| row.checkpoint_owner.is_none() && row.token.is_some());
+                is_settled && !self.held.contains_key(*key)
             })
             .collect();
         if fitting.is_empty() {

@@ -1,16 +1,15 @@
 //! The end of a tenure: release, end of the shard, a shard that is gone, stop.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
 use kinesis_core::directory::{DirectoryError, ShardInfo};
-use kinesis_core::lease::{CoolDown, LeaseKey, Outcome, StoreError, TenureToken};
+use kinesis_core::lease::{CoolDown, Lease, LeaseKey, Outcome, StoreError, TenureToken};
 
 use super::held::{Closing, EndStage};
-use super::{Action, Machine, Phase, Purpose, ReplyId, retry_delay};
+use super::{Action, Found, Machine, Phase, Purpose, ReplyId, retry_delay};
 use crate::mutant::{self, Mutant};
-use crate::{LeaseError, LeaseWarning, LossReason, discovery, ops};
+use crate::{LeaseError, LeaseWarning, LossReason, discovery, identity, ops};
 
 impl Machine {
     pub(super) fn begin_release(
@@ -31,6 +30,7 @@ impl Machine {
 
     pub(super) fn begin_end(
         &mut self,
+        now: Instant,
         key: &LeaseKey,
         token: TenureToken,
         children: &[ShardInfo],
@@ -53,17 +53,27 @@ impl Machine {
         }
         let closing = Closing::End {
             ids: children.iter().map(|child| child.id.clone()).collect(),
-            children: children.iter().map(|child| discovery::child(key, child)).collect(),
+            children: self.leases_of(key, children),
             stage: if mutant::is_on(Mutant::EndBeforeChildren) {
                 EndStage::Ready
             } else if discover {
-                EndStage::Discovering
+                EndStage::Discovering(now)
             } else {
                 EndStage::Children
             },
             reply: Some(reply),
         };
         self.held.entry(key.clone()).and_modify(|held| held.closing = Some(closing));
+    }
+
+    fn leases_of(&self, parent: &LeaseKey, children: &[ShardInfo]) -> Vec<Lease> {
+        let row = self.held.get(parent).map(|held| &held.row);
+        let lease = |child| {
+            let mut lease = discovery::child(parent, child);
+            row.into_iter().for_each(|row| identity::inherit(row, &mut lease));
+            lease
+        };
+        children.iter().map(lease).collect()
     }
 
     /// A child's row was made, or was there already.
@@ -104,20 +114,24 @@ impl Machine {
     pub(super) fn discovered(
         &mut self,
         now: Instant,
-        result: Result<BTreeSet<LeaseKey>, Arc<DirectoryError>>,
+        began: Instant,
+        result: Result<Found, Arc<DirectoryError>>,
     ) {
         let mut failed = Vec::new();
         for held in self.held.values_mut() {
-            let Some(Closing::End { children, stage: stage @ EndStage::Discovering, reply, .. }) =
-                &mut held.closing
+            let Some(Closing::End { stage: stage @ EndStage::Discovering(_), reply, .. }) = &mut held.closing
             else {
                 continue;
             };
-            if let (Err(error), false) = (&result, children.is_empty()) {
+            // An earlier listing may not show the children yet.
+            if matches!(stage, EndStage::Discovering(asked) if began < *asked) {
+                continue;
+            }
+            // A stream that is gone has no children.
+            if let Some(error) = result.as_ref().err().filter(|error| error.is_retryable()) {
                 failed.extend(reply.take().map(|reply| (reply, Arc::clone(error))));
                 held.closing = None;
             } else {
-                // Without children there is nothing to be careful of; a later listing finds them.
                 *stage = EndStage::Children;
             }
         }
@@ -125,13 +139,21 @@ impl Machine {
             self.reply(reply, Err(LeaseError::Directory(error)));
         }
         match result {
-            Ok(missing) => {
-                let twice =
-                    |key: &&LeaseKey| self.missing.contains(*key) || mutant::is_on(Mutant::GoneAtOnce);
-                let gone: Vec<LeaseKey> = missing.iter().filter(twice).cloned().collect();
-                self.missing = missing;
+            Ok(mut found) => {
+                let look = found.look.take();
+                let last = std::mem::replace(&mut self.found, found);
+                let twice = |key: &&LeaseKey| last.gone.contains(*key) || mutant::is_on(Mutant::GoneAtOnce);
+                let gone: Vec<LeaseKey> = self.found.gone.iter().filter(twice).cloned().collect();
+                let spent: Vec<LeaseKey> = self.found.spent.intersection(&last.spent).cloned().collect();
+                if let Some(range) = self.found.hole.filter(|range| last.hole == Some(*range)) {
+                    self.warn(LeaseWarning::Hole(range));
+                }
                 self.close_gone(now, gone);
-                self.look_soon();
+                self.collect(now, &spent);
+                match look {
+                    Some(look) => self.saw(now, look),
+                    None => self.look_soon(),
+                }
             }
             Err(error) => self.warn(LeaseWarning::Discovery(error)),
         }
@@ -158,6 +180,13 @@ impl Machine {
             }
             // Otherwise its owner finds out by itself.
         }
+        self.issue(now, writes);
+    }
+
+    /// Removes the leases of finished shards that were missing in two listings in a row.
+    fn collect(&mut self, now: Instant, keys: &[LeaseKey]) {
+        let finished = keys.iter().filter_map(|key| self.seen.get(key)).filter(|seen| seen.row.is_finished());
+        let writes = finished.map(|seen| (ops::collect(&seen.row), Purpose::Collect)).collect();
         self.issue(now, writes);
     }
 

@@ -22,8 +22,9 @@ pub(super) enum Closing {
 /// How far the end of a shard is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EndStage {
-    /// Waits for a listing of the shards, which makes the rows of the children's other parents.
-    Discovering,
+    /// Waits for a listing of the shards that begins after this time, and makes the rows of the children and of
+    /// their other parents.
+    Discovering(Instant),
     /// The children's rows are to be made.
     Children,
     /// The children's rows are being made; how many are left.
@@ -220,6 +221,9 @@ impl Machine {
         };
         if held.unsure.is_some_and(|unsure| unsure.closing) && released {
             self.close(key, &row);
+        } else if row.token.is_none() && row.owner.is_none() {
+            // No worker leaves a row like that: neither a taking nor an end of ours.
+            self.lose(key, LossReason::Changed);
         } else {
             self.lose(key, LossReason::Taken);
         }

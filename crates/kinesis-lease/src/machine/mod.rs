@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use kinesis_core::backoff::{Backoff, BackoffConfig};
 use kinesis_core::directory::{DirectoryError, ShardInfo};
 use kinesis_core::lease::{CoolDown, Lease, LeaseKey, LeaseWrite, Outcome, StoreError, TenureToken};
-use kinesis_core::{Checkpoint, WorkerId};
+use kinesis_core::{Checkpoint, HashKeyRange, WorkerId};
 
 use crate::mutant::{self, Mutant};
 use crate::{LeaseConfig, LeaseError, LeaseWarning, LossReason};
@@ -42,8 +42,8 @@ pub(crate) enum Event {
     Looked(Result<Look, Arc<StoreError>>),
     /// Some rows were read.
     Read { keys: Vec<LeaseKey>, rows: Result<Vec<Option<Lease>>, Arc<StoreError>> },
-    /// Shards were listed and missing leases made; `gone` are the unfinished ones that are not listed any more.
-    Discovered(Result<BTreeSet<LeaseKey>, Arc<DirectoryError>>),
+    /// Shards were listed, from `began` on, and missing leases made.
+    Discovered { began: Instant, result: Result<Found, Arc<DirectoryError>> },
 }
 
 /// All rows, as one look found them.
@@ -52,6 +52,19 @@ pub(crate) struct Look {
     pub(crate) started: Instant,
     pub(crate) rows: Vec<Lease>,
     pub(crate) unreadable: Vec<Arc<StoreError>>,
+}
+
+/// What a discovery found.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// Unfinished leases whose shards are not listed.
+    pub(crate) gone: BTreeSet<LeaseKey>,
+    /// Finished ones that nothing needs any more.
+    pub(crate) spent: BTreeSet<LeaseKey>,
+    /// The rows, unless some were made since they were read: as good as a look.
+    pub(crate) look: Option<Look>,
+    /// A part of the key space that no unfinished lease has.
+    pub(crate) hole: Option<HashKeyRange>,
 }
 
 /// What a caller asks for.
@@ -103,6 +116,7 @@ enum Purpose {
     GiveBack,
     Child { of: LeaseKey },
     Close { checkpoint: Checkpoint },
+    Collect,
 }
 
 #[derive(Debug)]
@@ -145,8 +159,8 @@ pub(crate) struct Machine {
     held: BTreeMap<LeaseKey, Held>,
     seen: BTreeMap<LeaseKey, Seen>,
     unreadable: BTreeSet<LeaseKey>,
-    /// Unfinished rows whose shards were missing in the last listing.
-    missing: BTreeSet<LeaseKey>,
+    /// What the last listing found: it takes two of them to believe that a shard is gone.
+    found: Found,
     /// Rows that a take, request or other write of ours is under way for.
     busy: BTreeSet<LeaseKey>,
     doubts: BTreeMap<LeaseKey, Doubt>,
@@ -177,7 +191,7 @@ impl Machine {
             held: BTreeMap::new(),
             seen: BTreeMap::new(),
             unreadable: BTreeSet::new(),
-            missing: BTreeSet::new(),
+            found: Found::default(),
             busy: BTreeSet::new(),
             doubts: BTreeMap::new(),
             batches: BTreeMap::new(),
@@ -207,7 +221,7 @@ impl Machine {
             Event::Applied { batch, results } => self.applied(now, batch, results),
             Event::Looked(look) => self.looked(now, look),
             Event::Read { keys, rows } => self.read(now, &keys, rows),
-            Event::Discovered(result) => self.discovered(now, result),
+            Event::Discovered { began, result } => self.discovered(now, began, result),
         }
     }
 
@@ -234,6 +248,11 @@ impl Machine {
         (self.released.clone(), left)
     }
 
+    /// Knows a row that has looked like that since then, before the first look.
+    pub(crate) fn remember(&mut self, row: Lease, since: Instant) {
+        self.observe(row, since, None);
+    }
+
     fn requested(&mut self, now: Instant, request: Request) {
         match request {
             Request::Checkpoint { key, token, checkpoint, reply } => {
@@ -251,7 +270,9 @@ impl Machine {
             Request::Release { key, token, cool_down, reply } => {
                 self.begin_release(&key, token, cool_down, reply);
             }
-            Request::End { key, token, children, reply } => self.begin_end(&key, token, &children, reply),
+            Request::End { key, token, children, reply } => {
+                self.begin_end(now, &key, token, &children, reply);
+            }
             Request::StopTaking => {
                 if self.phase == Phase::Running {
                     self.phase = Phase::NotTaking;
@@ -300,7 +321,9 @@ impl Machine {
                 self.warned_at = Some(now);
                 self.warn(LeaseWarning::Write { key: key.clone(), source: Arc::clone(error) });
             }
-            if let Ok(Outcome::Applied(row) | Outcome::Refused { current: Some(row) }) = &result {
+            if purpose == Purpose::Collect {
+                self.seen.remove(&key);
+            } else if let Ok(Outcome::Applied(row) | Outcome::Refused { current: Some(row) }) = &result {
                 self.observe(row.clone(), now, Some(now));
             }
             answered |= result.is_ok();
@@ -317,7 +340,7 @@ impl Machine {
                         self.warn(LeaseWarning::ShardGone { key, checkpoint });
                     }
                 }
-                Purpose::Request | Purpose::GiveBack => {
+                Purpose::Request | Purpose::GiveBack | Purpose::Collect => {
                     self.busy.remove(&key);
                 }
             }
@@ -357,7 +380,9 @@ impl Machine {
         tracing::debug!(key = %row.key, epoch = row.epoch, checkpoint = %row.checkpoint, "lease taken");
         let key = row.key.clone();
         let mut held = Held::new(row.clone(), token, started);
-        if self.phase == Phase::Stopping {
+        let full = self.config.max_leases.is_some_and(|most| self.held.len() >= most);
+        if self.phase == Phase::Stopping || (full && !mutant::is_on(Mutant::LimitIgnored)) {
+            // Too many can only come of a taking whose reply was lost.
             held.close_silently();
         } else {
             self.actions.push(Action::Acquired { lease: Box::new(row), token });

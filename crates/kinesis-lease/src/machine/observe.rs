@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 use kinesis_core::lease::{Lease, LeaseKey, StoreError, TenureToken};
 use kinesis_core::{ShardId, WorkerId};
 
-use super::{Look, Machine, Phase, Purpose};
+use super::held::Held;
+use super::{Action, Look, Machine, Phase, Purpose};
 use crate::mutant::{self, Mutant};
-use crate::{LeaseWarning, ops};
+use crate::{LeaseWarning, LossReason, ops};
 
 /// A row and how long it has looked like that.
 #[derive(Debug)]
@@ -21,9 +22,14 @@ pub(super) struct Seen {
     pub(super) was_free: bool,
     /// Since when the same workers have been handing it over.
     pub(super) hand_over_since: Option<Instant>,
+    /// How often its counter moved under our name and not by us.
+    foreign_moves: u8,
     /// When a write of ours told us; an older look knows less.
     told_at: Option<Instant>,
 }
+
+/// Moves of a counter under our name that are not ours, until a second worker is suspected.
+const NAMESAKE_MOVES: u8 = 3;
 
 /// What changes with every sign of life.
 fn pulse(row: &Lease) -> (u64, u64, Option<TenureToken>) {
@@ -42,7 +48,7 @@ impl Seen {
         } else {
             now
         };
-        Self { row, since, was_free: false, hand_over_since, told_at }
+        Self { row, since, was_free: false, hand_over_since, foreign_moves: 0, told_at }
     }
 
     fn update(&mut self, row: Lease, now: Instant, told_at: Option<Instant>) {
@@ -71,11 +77,31 @@ impl Machine {
             let (token, started) = (doubt.token, doubt.started);
             self.begin_tenure(now, row.clone(), token, started);
         }
+        self.notice_namesake(&row);
         match self.seen.get_mut(&row.key) {
             Some(seen) => seen.update(row, now, told_at),
             None => {
                 self.seen.insert(row.key.clone(), Seen::new(row, now, told_at));
             }
+        }
+    }
+
+    /// A counter that moves under our name, and not by us, is that of a second worker.
+    fn notice_namesake(&mut self, row: &Lease) {
+        let Some(seen) = self.seen.get_mut(&row.key) else { return };
+        let same_tenure =
+            row.token.is_some() && row.token == seen.row.token && row.counter > seen.row.counter;
+        let ours = self.held.contains_key(&row.key)
+            || self.busy.contains(&row.key)
+            || self.doubts.contains_key(&row.key);
+        if !same_tenure || ours || row.holder() != Some(&self.me) {
+            return;
+        }
+        seen.foreign_moves = seen.foreign_moves.saturating_add(1);
+        // Fewer may be late writes of a tenure that we have lost.
+        if seen.foreign_moves == NAMESAKE_MOVES {
+            let (worker, key) = (self.me.clone(), row.key.clone());
+            self.warn(LeaseWarning::Namesake { worker, key });
         }
     }
 
@@ -92,14 +118,29 @@ impl Machine {
             }
         };
         self.look_backoff.reset();
+        self.saw(now, look);
+    }
+
+    /// Takes in what all rows look like, and acts upon it.
+    pub(super) fn saw(&mut self, now: Instant, look: Look) {
         // Workers that started together should not go on looking at the same moments.
         let jitter = 0.9 + self.random.f64() * 0.2;
         let next = look.started + self.config.look_interval.mul_f64(jitter);
         self.next_look = (!std::mem::take(&mut self.look_again)).then_some(next);
         self.keep_unreadable(look.unreadable);
         let found: BTreeSet<&LeaseKey> = look.rows.iter().map(|row| &row.key).collect();
+        let vanished = |(key, held): &(&LeaseKey, &Held)| {
+            !found.contains(key) && !held.in_flight() && held.valid_from < look.started
+        };
+        let vanished: Vec<LeaseKey> =
+            self.held.iter().filter(vanished).map(|(key, _)| (*key).clone()).collect();
         let is_older = |seen: &Seen| seen.told_at.is_some_and(|told| told >= look.started);
         self.seen.retain(|key, seen| found.contains(key) || is_older(seen));
+        for key in vanished {
+            // A listing makes the row anew.
+            self.lose(&key, LossReason::Deleted);
+            self.actions.push(Action::Discover);
+        }
         for row in look.rows {
             if !self.seen.get(&row.key).is_some_and(is_older) {
                 self.look_at_held(now, &row);

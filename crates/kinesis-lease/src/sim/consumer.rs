@@ -47,6 +47,7 @@ impl Fleet {
             return self.violated(format!("w{worker} begins {shard}: {problem}"));
         }
         self.watch.begun(shard, lease.epoch, token);
+        self.coverage.recognised += u64::from(self.watch.unanswered.remove(&token));
         let parents = self.stream.shards[&shard].parents.clone();
         if let [a, b] = parents[..]
             && self.watch.ended_by.get(&a) != self.watch.ended_by.get(&b)
@@ -56,6 +57,9 @@ impl Fleet {
         }
         if let Some(found) = self.workers.get_mut(&worker) {
             found.believes.insert(lease.key.clone(), token);
+            let sent = found.takings.remove(&token).unwrap_or_default();
+            found.proven.insert(lease.key.clone(), sent);
+            found.most_held = found.most_held.max(u32::try_from(found.believes.len()).unwrap_or(u32::MAX));
         }
         self.work_on(worker, lease.key.clone(), token);
     }
@@ -90,7 +94,7 @@ impl Fleet {
             return Some(format!("at {}, but {} is stored", lease.checkpoint, row.checkpoint));
         }
         let from_start = self.stream.shards[&shard].made_at > Duration::ZERO;
-        if from_start && lease.checkpoint == Checkpoint::Latest {
+        if from_start && lease.checkpoint == Checkpoint::Latest && lease.anchor.is_none() {
             return Some("at the tip, although it follows a known shard".into());
         }
         self.watch.problem_of_tenure(shard, lease.epoch, token)
@@ -188,15 +192,17 @@ impl Fleet {
             return self.release(worker, &key, token, Some(CoolDown::new(rest, 1)));
         }
         let mut at = self.now.as_millis();
-        let twice = self.chance(20);
+        let often = self.chance(20);
         if self.chance(10) {
             at = at.saturating_sub(self.random.u128(0..5_000));
         }
         self.checkpoint(worker, &key, token, at);
-        if twice {
-            // Somebody else of the same consumer stores an older place a moment later.
+        if often {
+            // Others of the same consumer store places at the same moment, not in their order.
             let older = at.saturating_sub(self.random.u128(0..3_000));
-            self.checkpoint(worker, &key, token, older);
+            for at in [older, at + 2, at + 1] {
+                self.checkpoint(worker, &key, token, at);
+            }
         }
         self.work_on(worker, key, token);
     }
@@ -266,8 +272,8 @@ impl Fleet {
             return self.violated(format!("{shard} was closed, but it was not read to its end"));
         }
         self.coverage.ends += 1;
-        let missing: Vec<u32> =
-            truth.children.iter().copied().filter(|child| !self.has_row(*child)).collect();
+        let is_missing = |child: &u32| !self.has_row(*child) && !self.stream.shards[child].trimmed;
+        let missing: Vec<u32> = truth.children.iter().copied().filter(is_missing).collect();
         if let Some(child) = missing.first() {
             self.violated(format!("the end of {shard} was stored, but its child {child} has no lease"));
         }

@@ -71,6 +71,8 @@ coverage! {
     ends,
     /// Shards that outlived their retention unread.
     gone,
+    /// Leases of finished shards that were removed.
+    collected,
     /// Listings that missed a shard.
     glitches,
     /// Takings recognised although their reply was lost.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Instant;
 
 use kinesis_core::directory::{DirectoryError, ShardInfo};
 use kinesis_core::lease::{Lease, LeaseKey, StoreError};
@@ -9,7 +10,7 @@ use kinesis_core::lease::{Lease, LeaseKey, StoreError};
 use super::fleet::{Call, Fleet, Happening};
 use super::key;
 use super::table::TaggedWrite;
-use crate::machine::Event;
+use crate::machine::{Event, Found, Look};
 use crate::{discovery, ops};
 
 /// A discovery under way.
@@ -17,8 +18,11 @@ use crate::{discovery, ops};
 pub(super) struct Discovery {
     shards: Vec<ShardInfo>,
     generations: VecDeque<Vec<Lease>>,
-    gone: BTreeSet<LeaseKey>,
+    found: Found,
     failures: u32,
+    /// On the worker's own clock.
+    began: Option<Instant>,
+    scan_began: Option<Instant>,
 }
 
 /// Tries of a call of a discovery.
@@ -27,12 +31,14 @@ const TRIES: u32 = 5;
 impl Fleet {
     pub(super) fn begin_discovery(&mut self, worker: usize) {
         let delay = self.millis(5..80);
-        let Some(found) = self.workers.get_mut(&worker) else { return };
+        let Some(found) = self.workers.get(&worker) else { return };
         if found.discovery.is_some() {
-            found.discover_again = true;
+            self.workers.entry(worker).and_modify(|found| found.discover_again = true);
             return;
         }
-        found.discovery = Some(Discovery::default());
+        let began = Some(self.clock(found));
+        let Some(found) = self.workers.get_mut(&worker) else { return };
+        found.discovery = Some(Discovery { began, ..Discovery::default() });
         self.later(delay, worker, Happening::Listed);
     }
 
@@ -46,10 +52,12 @@ impl Fleet {
             if glitch { self.random.choice(&shards).copied().into_iter().collect() } else { BTreeSet::new() };
         self.coverage.glitches += u64::from(glitch);
         let shards = self.stream.listing(&unlisted);
+        let clock = self.workers.get(&worker).map(|found| self.clock(found));
         let Some(found) = self.workers.get_mut(&worker) else { return };
         found.missed = glitch;
         if let Some(discovery) = &mut found.discovery {
             discovery.shards = shards;
+            discovery.scan_began = clock;
         }
         self.send(worker, Call::Scan);
     }
@@ -59,13 +67,23 @@ impl Fleet {
             Ok(rows) => rows,
             Err(error) => return self.discovery_failed(worker, &error, Call::Scan),
         };
+        let look_rows = rows.clone();
         let rows: BTreeMap<LeaseKey, Lease> = rows.into_iter().map(|row| (row.key.clone(), row)).collect();
         let start = self.settings.start.clone();
         let Some(discovery) = self.workers.get_mut(&worker).and_then(|found| found.discovery.as_mut()) else {
             return;
         };
         discovery.generations = discovery::plan(&key(0), &discovery.shards, &rows, &start).into();
-        discovery.gone = discovery::gone(&discovery.shards, &rows).cloned().collect();
+        discovery.found = Found {
+            gone: discovery::gone(&discovery.shards, &rows).cloned().collect(),
+            spent: discovery::spent(&discovery.shards, &rows).cloned().collect(),
+            look: discovery.scan_began.filter(|_| discovery.generations.is_empty()).map(|started| Look {
+                started,
+                rows: look_rows,
+                unreadable: Vec::new(),
+            }),
+            hole: None,
+        };
         self.next_generation(worker);
     }
 
@@ -77,14 +95,15 @@ impl Fleet {
             let writes = generation.iter().map(tag).collect();
             return self.send(worker, Call::Create(writes));
         }
-        let gone = std::mem::take(&mut discovery.gone);
+        let result = Ok(std::mem::take(&mut discovery.found));
+        let Some(began) = discovery.began else { return };
         found.discovery = None;
         let first = !std::mem::replace(&mut found.started, true);
         if first {
             self.note(|| format!("w{worker} has started"));
             self.plan(worker);
         } else {
-            self.step(worker, Event::Discovered(Ok(gone)));
+            self.step(worker, Event::Discovered { began, result });
         }
         self.discover_later(worker);
     }
@@ -117,10 +136,11 @@ impl Fleet {
             let delay = self.millis(200..1_000);
             return self.later(delay, worker, Happening::Send(again));
         }
+        let Some(began) = discovery.began else { return };
         found.discovery = None;
         let stream = key(0).stream().clone();
         let error = DirectoryError::unavailable(stream, "CreateLease", error.to_string());
-        self.step(worker, Event::Discovered(Err(Arc::new(error))));
+        self.step(worker, Event::Discovered { began, result: Err(Arc::new(error)) });
         self.discover_later(worker);
     }
 

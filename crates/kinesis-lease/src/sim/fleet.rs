@@ -5,18 +5,23 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kinesis_core::WorkerId;
-use kinesis_core::lease::{Lease, LeaseKey, Outcome, StoreError, TenureToken};
+use kinesis_core::lease::{Change, Lease, LeaseKey, Outcome, StoreError, TenureToken};
 
 use super::consumer::{Deed, Pending};
 use super::discover::Discovery;
 use super::faults::{Fate, Faults};
 use super::stream::Stream;
-use super::table::{Table, TaggedWrite, Taking, is_end};
+use super::table::{Table, TaggedWrite, Taking, is_end, token_of};
 use super::watch::Watch;
 use super::{Coverage, number};
 use crate::LeaseConfig;
 use crate::discovery::Start;
 use crate::machine::{Action, BatchId, Event, Look, Machine, ReplyId, Request};
+
+/// No write is tried again sooner, on the fastest clock.
+const SHORTEST_RETRY: Duration = Duration::from_millis(15);
+/// More steps than this at one moment are a loop.
+const SPIN: u32 = 20_000;
 
 /// What a fleet is like.
 #[derive(Debug, Clone)]
@@ -78,6 +83,13 @@ pub(super) struct Worker {
     pub(super) started: bool,
     pub(super) stopping_since: Option<Duration>,
     pub(super) believes: BTreeMap<LeaseKey, TenureToken>,
+    /// When the last write began that the worker knows to be in the row: what it may go on believing from.
+    pub(super) proven: BTreeMap<LeaseKey, Duration>,
+    /// When calls and takings were sent.
+    sent: BTreeMap<BatchId, (Duration, Vec<(LeaseKey, Option<TenureToken>)>)>,
+    /// When a write of a tenure failed last.
+    failed: BTreeMap<LeaseKey, (TenureToken, Duration)>,
+    pub(super) takings: BTreeMap<TenureToken, Duration>,
     pub(super) pending: BTreeMap<ReplyId, Pending>,
     pub(super) next_reply: ReplyId,
     pub(super) discovery: Option<Discovery>,
@@ -88,6 +100,8 @@ pub(super) struct Worker {
     pub(super) missed: bool,
     /// Calls in the present second.
     pub(super) calls: u32,
+    /// The most leases that it held in the present second.
+    pub(super) most_held: u32,
     /// The machine's own deadline, in the fleet's time.
     deadline: Option<Duration>,
 }
@@ -103,6 +117,8 @@ pub(crate) struct Fleet {
     next_worker: usize,
     agenda: BTreeMap<(Duration, u64), (usize, Happening)>,
     next_entry: u64,
+    /// Steps since time last moved.
+    still: u32,
     pub(super) watch: Watch,
     pub(crate) coverage: Coverage,
     /// Beginnings and ends of tenures since the last reset.
@@ -128,6 +144,7 @@ impl Fleet {
             next_worker: 0,
             agenda: BTreeMap::new(),
             next_entry: 0,
+            still: 0,
             watch: Watch::default(),
             coverage: Coverage::default(),
             moves: 0,
@@ -167,6 +184,10 @@ impl Fleet {
             started: false,
             stopping_since: None,
             believes: BTreeMap::new(),
+            proven: BTreeMap::new(),
+            sent: BTreeMap::new(),
+            failed: BTreeMap::new(),
+            takings: BTreeMap::new(),
             pending: BTreeMap::new(),
             next_reply: 0,
             discovery: None,
@@ -174,6 +195,7 @@ impl Fleet {
             scheduled: false,
             missed: false,
             calls: 0,
+            most_held: 0,
             deadline: None,
         };
         self.note(|| format!("w{number} joins, limit {limit:?}, rate {:.4}", worker.rate));
@@ -238,7 +260,14 @@ impl Fleet {
     fn run_until(&mut self, end: Duration) {
         while self.watch.violation.is_none() {
             let Some((time, worker)) = self.next().filter(|(time, _)| *time <= end) else { break };
-            self.now = time.max(self.now);
+            if time > self.now {
+                self.now = time;
+                self.still = 0;
+            }
+            self.still += 1;
+            if self.still > SPIN {
+                self.violated(format!("w{worker} plans without end"));
+            }
             match self.agenda.first_key_value() {
                 Some(((at, _), (of, _))) if *at <= self.now && *of == worker => {
                     if let Some((_, (of, happening))) = self.agenda.pop_first() {
@@ -291,7 +320,7 @@ impl Fleet {
         self.random.u32(0..100) < percent
     }
 
-    fn clock(&self, worker: &Worker) -> Instant {
+    pub(super) fn clock(&self, worker: &Worker) -> Instant {
         self.epoch + self.now.mul_f64(worker.rate)
     }
 
@@ -328,7 +357,8 @@ impl Fleet {
                     let tenure = worker.machine.tenure_of(&write.key);
                     TaggedWrite { write, tenure }
                 };
-                let writes = writes.into_iter().map(tag).collect();
+                let writes: Vec<TaggedWrite> = writes.into_iter().map(tag).collect();
+                self.sending(number, batch, &writes);
                 self.send(number, Call::Apply(batch, writes));
             }
             Action::Look => {
@@ -378,10 +408,8 @@ impl Fleet {
         let Some(worker) = self.workers.get_mut(&number) else { return };
         worker.calls += 1;
         let timeout = worker.config.call_timeout().div_f64(worker.rate);
-        if fate != (Fate { throttled: false, ..fate }) || fate.reply.is_none() {
-            self.watch.faults.push(self.now);
-        }
         if fate.throttled {
+            self.watch.faults.push(self.now);
             let after = fate.reach.unwrap_or_default() + fate.reply.unwrap_or_default();
             let error = Arc::new(StoreError::throttled(None, "slow down"));
             self.later(after, number, Happening::Deliver(failed(&call, &error)));
@@ -391,6 +419,10 @@ impl Fleet {
         let in_time = answered.is_some_and(|after| after < timeout);
         if !in_time {
             self.watch.faults.push(self.now);
+            if let Call::Apply(_, writes) = &call {
+                let tokens = writes.iter().filter_map(|tagged| token_of(&tagged.write));
+                self.watch.unanswered.extend(tokens);
+            }
             let error = Arc::new(StoreError::unavailable("lost"));
             self.later(timeout, number, Happening::Deliver(failed(&call, &error)));
         }
@@ -407,7 +439,10 @@ impl Fleet {
                     self.later(delay, number, Happening::Deliver(answer));
                 }
             }
-            Happening::Deliver(Answer::Event(event)) => self.step(number, event),
+            Happening::Deliver(Answer::Event(event)) => {
+                self.proved(number, &event);
+                self.step(number, event);
+            }
             Happening::Deliver(Answer::Scanned(rows)) => self.scanned(number, rows),
             Happening::Deliver(Answer::Created(result)) => self.created(number, result),
             Happening::Consumer(key, token, deed) => self.consume(number, key, token, deed),
@@ -416,6 +451,47 @@ impl Fleet {
             Happening::Discover => {
                 self.workers.entry(number).and_modify(|worker| worker.scheduled = false);
                 self.begin_discovery(number);
+            }
+        }
+    }
+
+    fn sending(&mut self, number: usize, batch: BatchId, writes: &[TaggedWrite]) {
+        let now = self.now;
+        let Some(worker) = self.workers.get_mut(&number) else { return };
+        let tagged = writes.iter().map(|tagged| (tagged.write.key.clone(), tagged.tenure));
+        let tagged: Vec<(LeaseKey, Option<TenureToken>)> = tagged.collect();
+        let is_hasty = |(key, tenure): &&(LeaseKey, Option<TenureToken>)| {
+            worker.failed.get(key).is_some_and(|(of, at)| *tenure == Some(*of) && now - *at < SHORTEST_RETRY)
+        };
+        let hasty = tagged.iter().find(is_hasty).map(|(key, _)| super::number(key));
+        worker.sent.insert(batch, (now, tagged));
+        let tokens: Vec<TenureToken> = writes.iter().filter_map(|tagged| token_of(&tagged.write)).collect();
+        worker.takings.extend(tokens.iter().map(|token| (*token, now)));
+        if worker.stopping_since.is_some() && !tokens.is_empty() {
+            self.violated(format!("w{number} takes a lease after its stop began"));
+        }
+        if let Some(shard) = hasty {
+            self.violated(format!("w{number} writes {shard} again at once after a failure"));
+        }
+    }
+
+    /// What the worker learns from the replies to its writes.
+    fn proved(&mut self, number: usize, event: &Event) {
+        let now = self.now;
+        let Event::Applied { batch, results } = event else { return };
+        let Some(worker) = self.workers.get_mut(&number) else { return };
+        let Some((sent, writes)) = worker.sent.remove(batch) else { return };
+        for (result, (key, tenure)) in results.iter().zip(writes) {
+            match tenure.filter(|_| result.is_err()) {
+                Some(tenure) => worker.failed.insert(key, (tenure, now)),
+                None => worker.failed.remove(&key),
+            };
+            let row = match result {
+                Ok(Outcome::Applied(row) | Outcome::Refused { current: Some(row) }) => row,
+                _ => continue,
+            };
+            if worker.believes.get(&row.key).copied() == row.token && row.token.is_some() {
+                worker.proven.insert(row.key.clone(), sent);
             }
         }
     }
@@ -473,6 +549,10 @@ impl Fleet {
                 self.coverage.refusals += 1;
                 self.note(|| format!("w{worker} was refused on {shard}"));
             }
+        }
+        if matches!(tagged.write.change, Change::Delete) && matches!(applied.outcome, Outcome::Applied(_)) {
+            self.coverage.collected += 1;
+            self.note(|| format!("w{worker} removed {shard}"));
         }
         match applied.taking {
             Some(Taking::Expired) => self.coverage.steals += 1,

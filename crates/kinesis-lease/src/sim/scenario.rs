@@ -194,13 +194,14 @@ impl Scenario {
         }
     }
 
-    /// The records of a closed shard outlive their retention before anybody has read them.
+    /// The records of a closed shard outlive their retention, now and then before anybody has read them.
     fn trim(&mut self) {
         let shards = &self.fleet.stream.shards;
         let is_old = |number: &u32| {
             let shard = &shards[number];
             let oldest = shard.parents.iter().all(|parent| shards[parent].trimmed || shards[parent].consumed);
-            !shard.open && !shard.consumed && !shard.trimmed && oldest
+            // A shard that no listing ever showed is one that nobody can know of.
+            !shard.open && !shard.trimmed && oldest && self.fleet.has_row(*number)
         };
         let old: Vec<u32> = shards.keys().copied().filter(is_old).collect();
         let Some(number) = self.random.choice(&old).copied() else { return };
@@ -213,12 +214,10 @@ impl Scenario {
         self.fleet.note(|| "calm".to_owned());
         self.fleet.settings.faults = Faults::NONE;
         self.fleet.watch.storm = false;
-        let now = self.fleet.now;
-        for worker in self.fleet.workers.values_mut() {
-            worker.paused_until = worker.paused_until.min(now);
-            worker.cut_until = worker.cut_until.min(now);
-        }
-        self.fleet.watch.calm(now);
+        // Whatever was stopped or cut off comes back first.
+        let back = self.fleet.workers.values().map(|worker| worker.paused_until.max(worker.cut_until)).max();
+        self.fleet.run(back.unwrap_or_default().saturating_sub(self.fleet.now));
+        self.fleet.disturbed();
         let unlimited = |worker: &super::fleet::Worker| {
             worker.config.max_leases.is_none() && worker.stopping_since.is_none()
         };

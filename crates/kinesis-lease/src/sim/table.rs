@@ -139,6 +139,15 @@ impl Past {
     }
 }
 
+/// The token of a taking.
+pub(super) fn token_of(write: &LeaseWrite) -> Option<TenureToken> {
+    let Change::Update(fields) = &write.change else { return None };
+    fields.iter().find_map(|field| match field {
+        FieldWrite::Token(token) => *token,
+        _ => None,
+    })
+}
+
 /// Whether the write stores the end of a shard.
 pub(super) fn is_end(write: &LeaseWrite) -> bool {
     let ends =

@@ -23,6 +23,8 @@ pub(super) struct Watch {
     pub(super) ended_by: BTreeMap<u32, usize>,
     /// Children of parents that ended on different workers.
     pub(super) across: BTreeSet<u32>,
+    /// Takings whose replies did not come.
+    pub(super) unanswered: BTreeSet<TenureToken>,
     /// The last crash, pause or cut, or its end.
     disturbed_at: Duration,
     unowned_since: BTreeMap<u32, Duration>,
@@ -34,11 +36,6 @@ impl Watch {
     /// The fleet is disturbed until then.
     pub(super) fn until(&mut self, until: Duration) {
         self.disturbed_at = self.disturbed_at.max(until);
-    }
-
-    /// Nothing is wrong from now on.
-    pub(super) fn calm(&mut self, now: Duration) {
-        self.disturbed_at = now;
     }
 
     pub(super) fn problem_of_tenure(&self, shard: u32, epoch: u64, token: TenureToken) -> Option<String> {
@@ -87,15 +84,28 @@ impl Fleet {
             .any(|worker| worker.paused_until <= self.now && worker.believes.contains_key(&key))
     }
 
+    /// How long a crash or pause leaves traces: leases of the dead, and leases on their way to them.
+    fn aftermath(&self) -> Duration {
+        let config = &self.settings.config;
+        let hand_over = if self.watch.gentle { Duration::ZERO } else { config.hand_over_timeout };
+        config.expiry.mul_f64(1.1) + Duration::from_secs(3) + hand_over
+    }
+
     /// How long a shard may be without an owner: one expiry and two looks of the slowest clock.
     fn bound(&self, since: Duration, after_crash: bool) -> Duration {
         let config = &self.settings.config;
-        let expiry = if after_crash { config.expiry } else { Duration::ZERO };
+        let mut expiry = if after_crash { config.expiry } else { Duration::ZERO };
+        if after_crash && !self.watch.gentle {
+            // Looks that failed one after the other are up to eight intervals apart.
+            expiry += config.look_interval * 8;
+        }
         let looks = config.look_interval.mul_f64(2.2);
         let faults = self.watch.faults_since(since.saturating_sub(Duration::from_secs(5)));
         // A failed call is tried again after its time limit and a delay that grows.
         let grace = Duration::from_secs(if faults <= 2 { 3 } else { 10 }) * faults;
-        (expiry + looks).div_f64(self.settings.rates.0) + Duration::from_millis(2_500) + grace
+        // What was under way, a release, a look and a taking, there and back.
+        let calls = self.settings.faults.latency * 8;
+        (expiry + looks).div_f64(self.settings.rates.0) + calls + Duration::from_millis(2_200) + grace
     }
 
     /// Whether there is a worker that can take whatever is free.
@@ -118,6 +128,35 @@ impl Fleet {
         self.survey_rows();
         self.survey_calls();
         self.survey_stops();
+        self.survey_beliefs();
+        self.survey_answers();
+    }
+
+    /// A holder stops believing 0.9 expiries after the start of its last successful write.
+    fn survey_beliefs(&mut self) {
+        let mut late = None;
+        for (number, worker) in self.workers.iter().filter(|(_, worker)| worker.paused_until <= self.now) {
+            let belief = worker.config.belief().div_f64(worker.rate) + Duration::from_millis(10);
+            let until = |key| worker.proven.get(key).copied().unwrap_or_default() + belief;
+            if let Some(key) = worker.believes.keys().find(|key| self.now > until(key)) {
+                late = Some(format!("w{number} goes on believing in {}", super::number(key)));
+            }
+        }
+        if let Some(late) = late {
+            self.violated(late);
+        }
+    }
+
+    /// Where nothing fails, callers are answered soon.
+    fn survey_answers(&mut self) {
+        let limit = Duration::from_secs(2);
+        let waits = |(_, worker): &(&usize, &super::fleet::Worker)| {
+            worker.pending.values().any(|pending| self.now - pending.since > limit)
+        };
+        let late = self.workers.iter().find(waits).map(|(number, _)| *number);
+        if let (true, Some(number)) = (self.watch.gentle, late) {
+            self.violated(format!("w{number} does not answer a caller"));
+        }
     }
 
     fn survey_owners(&mut self) {
@@ -135,8 +174,7 @@ impl Fleet {
             let began = *since.entry(shard).or_insert(self.now);
             // A crash just before leaves its traces for an expiry.
             let calm_for = began.saturating_sub(self.watch.disturbed_at);
-            let after_crash = !self.watch.gentle
-                || calm_for < self.settings.config.expiry.mul_f64(1.2) + Duration::from_secs(8);
+            let after_crash = calm_for < self.aftermath();
             let from = began.max(self.watch.disturbed_at);
             if self.now.saturating_sub(from) > self.bound(from, after_crash) {
                 late = Some((shard, (self.now - from).as_secs_f64()));
@@ -165,7 +203,8 @@ impl Fleet {
     fn survey_calls(&mut self) {
         let mut busy = None;
         for (number, worker) in &mut self.workers {
-            let limit = 30 + 8 * u32::try_from(worker.believes.len()).unwrap_or(u32::MAX);
+            let held = u32::try_from(worker.believes.len()).unwrap_or(u32::MAX);
+            let limit = 16 + 4 * held.max(std::mem::replace(&mut worker.most_held, held));
             let calls = std::mem::take(&mut worker.calls);
             if calls > limit {
                 busy = Some(format!("w{number} made {calls} calls in a second, for {limit} at most"));

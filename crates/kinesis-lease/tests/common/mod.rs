@@ -71,6 +71,8 @@ pub(crate) struct FakeDirectory {
     pub(crate) log: Log,
     pub(crate) readable: Mutex<bool>,
     pub(crate) time: Mutex<i64>,
+    /// ARN and creation time, as far as the service tells them.
+    pub(crate) identity: Mutex<(Option<String>, Option<Timestamp>)>,
 }
 
 impl FakeDirectory {
@@ -124,6 +126,7 @@ impl ShardDirectory for FakeDirectory {
         self.called("DescribeStreamSummary")?;
         let mut description = StreamDescription::new(1);
         description.readable = *self.readable.lock().unwrap();
+        (description.arn, description.created_at) = self.identity.lock().unwrap().clone();
         Ok(description)
     }
 

@@ -1,13 +1,14 @@
 //! One machine, step by step, against a table that the test changes by hand.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use kinesis_core::directory::DirectoryError;
 use kinesis_core::lease::{CoolDown, Lease, LeaseKey, LeaseWrite, Outcome, StoreError, TenureToken};
 use kinesis_core::{Checkpoint, Position, WorkerId};
 
-use crate::machine::{Action, BatchId, Event, Look, Machine, Request};
+use crate::machine::{Action, BatchId, Event, Found, Look, Machine, Request};
 use crate::memory::apply_to_rows;
 use crate::sim::key;
 use crate::{LeaseConfig, LossReason};
@@ -119,6 +120,12 @@ impl Bench {
         let results =
             results.into_iter().map(|outcome| outcome.filter(|_| answers).ok_or_else(failure)).collect();
         self.step(Event::Applied { batch, results });
+    }
+
+    /// A listing that began now has ended.
+    pub(super) fn discovered(&mut self, gone: Result<BTreeSet<LeaseKey>, Arc<DirectoryError>>) {
+        let result = gone.map(|gone| Found { gone, ..Found::default() });
+        self.step(Event::Discovered { began: self.now, result });
     }
 
     pub(super) fn look(&mut self) {

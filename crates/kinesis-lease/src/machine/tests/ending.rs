@@ -92,11 +92,11 @@ fn the_other_parent_of_a_merge_is_discovered_first() {
     assert!(!bench.rows.contains_key(&key(9)));
     let stream = key(0).stream().clone();
     let error = Arc::new(DirectoryError::unavailable(stream, "ListShards", "lost"));
-    bench.step(Event::Discovered(Err(error)));
+    bench.discovered(Err(error));
     assert_eq!(bench.replies(), [(4, Err("the stream cannot be looked at".into()))]);
     bench.step(Event::Request(end(5)));
     bench.rows.insert(key(1), owned(1, "other"));
-    bench.step(Event::Discovered(Ok(BTreeSet::new())));
+    bench.discovered(Ok(BTreeSet::new()));
     assert_eq!(bench.replies(), [(5, Ok(()))]);
     assert!(bench.row(0).is_finished() && !bench.row(9).is_finished());
     bench.look();
@@ -109,11 +109,11 @@ fn a_shard_that_is_gone_is_closed() {
     let mut bench = Bench::new([fresh(0), owned(1, "other"), child(2, &[0])]);
     bench.only_token();
     let missing = BTreeSet::from([key(0), key(1)]);
-    bench.step(Event::Discovered(Ok(missing.clone())));
-    bench.step(Event::Discovered(Ok(BTreeSet::new())));
-    bench.step(Event::Discovered(Ok(missing.clone())));
+    bench.discovered(Ok(missing.clone()));
+    bench.discovered(Ok(BTreeSet::new()));
+    bench.discovered(Ok(missing.clone()));
     assert!(!bench.row(0).is_finished());
-    bench.step(Event::Discovered(Ok(missing)));
+    bench.discovered(Ok(missing));
     assert!(bench.row(0).is_finished());
     assert_eq!(bench.losses(), [(0, LossReason::ShardGone)]);
     let gone =

@@ -1,0 +1,65 @@
+//! Other workers of the same name: one that is gone is our predecessor, one that lives is a mistake.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use kinesis_core::WorkerId;
+use kinesis_core::lease::{Lease, LeaseKey};
+use tokio::time::sleep;
+
+use super::boot::{Stage, start_error};
+use super::calls::Calls;
+use crate::machine::Look;
+use crate::{LeaseConfig, StartError};
+
+fn held_under<'a>(name: &'a WorkerId, look: &'a Look) -> impl Iterator<Item = &'a Lease> {
+    look.rows
+        .iter()
+        .filter(move |row| row.holder() == Some(name) && row.token.is_some() && !row.is_finished())
+}
+
+/// Watches the leases that are held under our name for one expiry. Those that stand still are our predecessor's, and
+/// are returned with the time since when they do: we may take them at once.
+///
+/// # Errors
+/// [`StartError::Namesake`] when one of them moves, [`StartError::Store`] when they cannot be watched.
+pub(super) async fn watch(
+    calls: &Calls,
+    name: &WorkerId,
+    config: &LeaseConfig,
+    first: &Look,
+) -> Stage<Vec<(Lease, Instant)>> {
+    let began = first.started;
+    let mut still: BTreeMap<LeaseKey, Lease> =
+        held_under(name, first).map(|row| (row.key.clone(), row.clone())).collect();
+    if !still.is_empty() {
+        tracing::info!(worker = %name, leases = still.len(), "leases are held under our name, watching them");
+    }
+    let now = || tokio::time::Instant::now().into_std();
+    let mut failures = 0;
+    while !still.is_empty() && now() < began + config.expiry {
+        sleep(config.look_interval.min(config.expiry)).await;
+        let look = match calls.look().await {
+            Ok(look) => look,
+            Err(error) => {
+                failures += 1;
+                if !error.is_retryable() || failures >= TRIES {
+                    return Err(start_error(("scan", error)));
+                }
+                continue;
+            }
+        };
+        failures = 0;
+        let rows: BTreeMap<&LeaseKey, &Lease> = held_under(name, &look).map(|row| (&row.key, row)).collect();
+        // Released or taken by another worker meanwhile.
+        still.retain(|key, _| rows.contains_key(key));
+        let moved = still.values().find(|row| rows[&row.key].counter != row.counter);
+        if let Some(row) = moved {
+            return Err(StartError::Namesake { worker: name.clone(), key: Box::new(row.key.clone()) });
+        }
+    }
+    Ok(still.into_values().map(|row| (row, began)).collect())
+}
+
+/// Looks that may fail one after the other.
+const TRIES: u32 = 5;

@@ -198,7 +198,7 @@ impl Fleet {
             most_held: 0,
             deadline: None,
         };
-        self.note(|| format!("w{number} joins, limit {limit:?}, rate {:.4}", worker.rate));
+        self.note(|| format!("w{number} joins, limit {limit:?}, rate {:.4}", worker.rate)); // debug-ok: a number
         self.workers.insert(number, worker);
         self.coverage.joins += 1;
         self.begin_discovery(number);

@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used)] // helpers of tests may panic like tests
 
 mod more;
+#[cfg(feature = "tls")]
+mod shared_connection;
 #[path = "../support/mod.rs"]
 mod support;
 

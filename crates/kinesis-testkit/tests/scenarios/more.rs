@@ -1,6 +1,5 @@
 //! Scripts that need more than one call to be seen: ends, rivals, limits, connections.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use aws_sdk_kinesis::primitives::Blob;
@@ -9,11 +8,11 @@ use http_body_util::{BodyExt as _, Empty};
 use hyper::body::Bytes;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use kinesis_testkit::{Operation, Outcome, TestClock, TestKinesis, limits, scenarios};
+use kinesis_testkit::{Outcome, TestClock, TestKinesis, limits, scenarios};
 use tokio::net::TcpStream;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
-use super::support::efo::{after_number, fan_out_of, from_oldest, from_tip, subscribe, texts};
+use super::support::efo::{after_number, fan_out_of, from_oldest, from_tip, texts};
 use super::support::{SHARD_0, SHARD_1, after, code, oldest, read, with_stream};
 
 /// F-06: one event with records, twenty without and ever newer continuation points, then an end in order.
@@ -225,41 +224,4 @@ async fn connections_are_retired_and_streams_refused_by_script() {
 fn idle_connections_have_five_seconds() {
     let options = format!("{:?}", scenarios::idle_connections());
     assert!(options.contains("idle_timeout: Some(5s)"), "{options}");
-}
-
-/// F-07: over TLS, subscriptions to shards that are full and stay unread leave no room for calls.
-#[cfg(feature = "tls")]
-#[tokio::test]
-async fn unread_backlogs_starve_the_shared_connection() {
-    use aws_smithy_http_client::tls::rustls_provider::CryptoMode;
-    use aws_smithy_http_client::tls::{Provider, TlsContext, TrustStore};
-
-    let kinesis = TestKinesis::builder().clock(TestClock::system()).without_throughput_limits().build();
-    kinesis.create_stream("s", 8).unwrap();
-    scenarios::unread_backlog(&kinesis, "s", 8_000_000).unwrap();
-    assert_eq!(kinesis.record_count("s").unwrap(), 64);
-    let server = kinesis.serve_with(([127, 0, 0, 1], 0), scenarios::shared_connection()).await.unwrap();
-    let trust = TrustStore::empty().with_pem_certificate(server.certificate_pem().unwrap());
-    let context = TlsContext::builder().with_trust_store(trust).build().unwrap();
-    let http = aws_smithy_http_client::Builder::new()
-        .tls_provider(Provider::Rustls(CryptoMode::AwsLc))
-        .tls_context(context)
-        .build_https();
-    let config = aws_sdk_kinesis::config::Builder::from(&kinesis.sdk_config());
-    let client =
-        aws_sdk_kinesis::Client::from_conf(config.http_client(http).endpoint_url(server.url()).build());
-    let arn = kinesis.register_consumer("s", "app").unwrap();
-    client.list_streams().send().await.unwrap();
-    let mut unread = BTreeMap::new();
-    for shard in kinesis.shards("s").unwrap() {
-        let subscribing = subscribe(&client, &arn, &shard.shard_id, from_oldest());
-        let Ok(subscribed) = timeout(Duration::from_secs(2), subscribing).await else { break };
-        unread.insert(shard.shard_id, subscribed.unwrap());
-    }
-    assert!(unread.len() < 8, "eight unread subscriptions left room");
-    assert!(timeout(Duration::from_secs(1), client.list_streams().send()).await.is_err());
-    drop(unread);
-    client.list_streams().send().await.unwrap();
-    assert!(kinesis.calls(Operation::ListStreams) >= 2);
-    drop(server);
 }

@@ -51,7 +51,7 @@ impl DynamoDbStore {
             }
         };
         match reply {
-            Reply::Done(row) => done(write, row.as_ref()),
+            Reply::Done(row) => self.done(write, row.as_ref()),
             Reply::Refused(row) => {
                 // There is no row, or a server that does not return it.
                 let row = if row.is_some() { row } else { self.read_current(&key).await? };
@@ -71,6 +71,21 @@ impl DynamoDbStore {
                 }
             }
             Reply::Failed(failure) => Err(failure.into_store_error(&self.settings.table)),
+        }
+    }
+
+    /// The outcome of a write that the service says it has applied.
+    fn done(&self, write: &LeaseWrite, row: Option<&Item>) -> Result<Outcome, StoreError> {
+        let (key, keys) = (write.key.clone(), &self.settings.keys);
+        match (&write.change, row) {
+            (Change::Create(lease), _) => Ok(Outcome::Applied((**lease).clone())),
+            // A row that could not be read is gone all the same.
+            (Change::Delete, Some(row)) => {
+                let bare = Lease::new(key.clone(), Checkpoint::TrimHorizon);
+                Ok(Outcome::Applied(item::read(row, key, keys).unwrap_or(bare)))
+            }
+            (_, Some(row)) => item::read(row, key, keys).map(Outcome::Applied),
+            (_, None) => Err(StoreError::unavailable("DynamoDB did not return the row that was written")),
         }
     }
 
@@ -103,7 +118,7 @@ impl DynamoDbStore {
     }
 
     fn row(&self, row: Option<&Item>, key: &LeaseKey) -> Result<Option<Lease>, StoreError> {
-        row.map(|row| item::read(row, key.clone())).transpose()
+        row.map(|row| item::read(row, key.clone(), &self.settings.keys)).transpose()
     }
 
     async fn put(&self, guard: &Guard, lease: &Lease, mark: &str) -> Result<Reply, StoreError> {
@@ -133,7 +148,7 @@ impl DynamoDbStore {
         fields: &[FieldWrite],
         mark: &str,
     ) -> Result<Reply, StoreError> {
-        let expression = Expression::update(guard, fields, mark)?;
+        let expression = Expression::update(guard, fields, mark, &self.settings.keys.layout)?;
         let call = self
             .client
             .update_item()
@@ -173,21 +188,6 @@ impl DynamoDbStore {
                 _ => None,
             }),
         })
-    }
-}
-
-/// The outcome of a write that the service says it has applied.
-fn done(write: &LeaseWrite, row: Option<&Item>) -> Result<Outcome, StoreError> {
-    let key = write.key.clone();
-    match (&write.change, row) {
-        (Change::Create(lease), _) => Ok(Outcome::Applied((**lease).clone())),
-        // A row that could not be read is gone all the same.
-        (Change::Delete, Some(row)) => {
-            let bare = Lease::new(key.clone(), Checkpoint::TrimHorizon);
-            Ok(Outcome::Applied(item::read(row, key).unwrap_or(bare)))
-        }
-        (_, Some(row)) => item::read(row, key).map(Outcome::Applied),
-        (_, None) => Err(StoreError::unavailable("DynamoDB did not return the row that was written")),
     }
 }
 

@@ -43,7 +43,8 @@ fn leases(args: &Args) -> LeaseStoreSource {
     LeaseStoreSource::factory(move || {
         let args = args.clone();
         async move {
-            let unusable = |error: kinesis_core::InvalidId| StoreError::misconfigured(error.to_string(), None);
+            let unusable =
+                |error: kinesis_core::InvalidId| StoreError::misconfigured(error.to_string(), None);
             let layout = match args.kcl {
                 true => TableLayout::kcl_single_stream(StreamRef::new(args.stream).map_err(unusable)?),
                 false => TableLayout::Native,

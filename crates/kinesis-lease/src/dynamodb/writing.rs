@@ -217,3 +217,39 @@ where
         None => Reply::Failed(Failure::new(error)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use kinesis_core::lease::TenureToken;
+    use kinesis_core::{ApplicationName, ShardId, StreamRef};
+
+    use super::*;
+
+    fn lease(counter: u64) -> Lease {
+        let application = ApplicationName::new("billing").unwrap();
+        let key =
+            LeaseKey::new(application, StreamRef::new("orders").unwrap(), ShardId::new("shard").unwrap());
+        let mut lease = Lease::new(key, Checkpoint::Latest);
+        lease.counter = counter;
+        lease
+    }
+
+    /// Java adds to the counter and leaves our mark: our write was applied then, but is not the last.
+    #[test]
+    fn a_write_is_the_last_one_while_nobody_has_counted_on() {
+        let token = TenureToken::from_random(1);
+        let fields = vec![FieldWrite::AddCounter(1), FieldWrite::AddCounter(1)];
+        let write = |guard| LeaseWrite::new(lease(5).key, guard, Change::Update(fields.clone()));
+        for guard in [
+            Guard::Counter(5),
+            Guard::CounterNoHandoff(5),
+            Guard::OwnerCounter { owner: None, counter: 5 },
+            Guard::Tenure { counter: 5, token },
+        ] {
+            assert!(is_last(&write(guard.clone()), &lease(7)));
+            assert!(!is_last(&write(guard.clone()), &lease(8)), "somebody was later");
+            assert!(!is_last(&write(guard), &lease(5)));
+        }
+        assert!(is_last(&write(Guard::Exists), &lease(9)), "the mark alone tells");
+    }
+}

@@ -28,3 +28,9 @@ pub use stream::{create_stream, until_active};
 #[doc = include_str!("../../README.md")]
 #[derive(Debug)]
 pub struct Readme;
+
+/// The guide to lease stores, compiled and run as documentation tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/lease-store.md")]
+#[derive(Debug)]
+pub struct LeaseStoreGuide;

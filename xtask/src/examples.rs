@@ -75,6 +75,20 @@ const SERVED: &[Example] = &[
         check: every_order,
     },
     Example {
+        binary: "dynamodb-leases",
+        env: &[("WORKER_ID", "worker-1")],
+        args: &["--until", "100"],
+        limit: MINUTE,
+        check: every_order,
+    },
+    Example {
+        binary: "dynamodb-leases",
+        env: &[("WORKER_ID", "worker-1")],
+        args: &["--until", "100", "--application", "kcl-leases", "--kcl"],
+        limit: MINUTE,
+        check: every_order,
+    },
+    Example {
         binary: "custom-lease-store",
         env: &[],
         args: &["--until", "100"],
@@ -90,8 +104,9 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// How many orders the producer sends.
 const ORDERS: u32 = 100;
 
-/// The binary of the package `kinesis-testkit` that serves them.
-const SERVER: &str = "kinesis-test-server";
+/// The servers that they talk to: a program, and the variable that names its endpoint.
+const SERVERS: &[(&str, &str)] =
+    &[("kinesis-test-server", "AWS_ENDPOINT_URL"), ("local-dynamodb", "AWS_ENDPOINT_URL_DYNAMODB")];
 
 pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
     args::none(args)?;
@@ -101,7 +116,8 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
         members.iter().find(|member| member.name == "examples").context("the package `examples` exists")?;
     for binary in &package.binaries {
         ensure!(
-            ALONE.iter().chain(WITH_POSTGRES).chain(SERVED).any(|example| example.binary == binary),
+            ALONE.iter().chain(WITH_POSTGRES).chain(SERVED).any(|example| example.binary == binary)
+                || SERVERS.iter().any(|(server, _)| server == binary),
             "the example `{binary}` is not run by this task; add it to xtask/src/examples.rs"
         );
     }
@@ -115,7 +131,7 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
         "kinesis-testkit",
         "--bins",
         "--features",
-        "examples/postgres",
+        "examples/dynamodb,examples/postgres",
     ]))?;
     // Lease files of a run before would be about a stream that is gone.
     let scratch = workspace.target()?.join("examples");
@@ -134,10 +150,15 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
             place.run(example, |command| postgres.tell(command))?;
         }
     }
-    let (endpoint, _server) = place.serve()?;
+    let servers = SERVERS.iter().map(|(server, _)| place.serve(server)).collect::<Result<Vec<_>>>()?;
+    let endpoints: Vec<(&str, &str)> = SERVERS
+        .iter()
+        .zip(&servers)
+        .map(|((_, variable), (endpoint, _))| (*variable, endpoint.as_str()))
+        .collect();
     for example in SERVED {
         place.run(example, |command| {
-            command.env("AWS_ENDPOINT_URL", &endpoint);
+            command.envs(endpoints.iter().copied());
         })?;
     }
     Ok(())
@@ -163,17 +184,17 @@ impl Place {
         Ok(())
     }
 
-    /// Starts the test server and gives its endpoint; it ends with its owner.
-    fn serve(&self) -> Result<(String, Owned)> {
-        let log = self.scratch.join("server.log");
-        let mut server = Owned::service(Command::new(self.release.join(SERVER)).args(["--port", "0"]), &log)?;
+    /// Starts a server and gives its endpoint; it ends with its owner.
+    fn serve(&self, name: &str) -> Result<(String, Owned)> {
+        let log = self.scratch.join(format!("{name}.log"));
+        let mut server = Owned::service(Command::new(self.release.join(name)).args(["--port", "0"]), &log)?;
         let mut endpoint = None;
         server
             .wait_until(MINUTE, || {
                 endpoint = listening(&log);
                 endpoint.is_some()
             })
-            .with_context(|| format!("starting {SERVER}; its log is {}", log.display()))?;
+            .with_context(|| format!("starting {name}; its log is {}", log.display()))?;
         Ok((endpoint.context("it was waited for")?, server))
     }
 }

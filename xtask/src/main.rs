@@ -128,6 +128,12 @@ const TASKS: &[Task] = &[
         run: run::integration,
     },
     Task {
+        name: "interop-kcl",
+        usage: "",
+        about: "Run workers of the KCL in Java and of this library over one table",
+        run: peers::interop_kcl,
+    },
+    Task {
         name: "lint",
         usage: "[--fix]",
         about: "Formatting and clippy; --fix repairs what they can",

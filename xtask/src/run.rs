@@ -1,6 +1,7 @@
 //! Tasks that are one call of cargo: `build`, `emulator`, `example` and `integration`.
 
 use anyhow::{Result, bail};
+use serde_json::Value;
 
 use crate::workspace::Workspace;
 use crate::{args, process};
@@ -40,9 +41,20 @@ pub(crate) fn example(workspace: &Workspace, args: &[String]) -> Result<()> {
     let pass_on = args::after_dashes(rest)?;
     process::run(
         process::cargo(workspace.root())
-            .args(["run", "--release", "--locked", "-p", "examples", "--bin", name, "--"])
+            .args(["run", "--release", "--locked", "-p", "examples", "--bin", name])
+            .args(feature_args(&workspace.metadata()?, name))
+            .arg("--")
             .args(pass_on),
     )
+}
+
+/// The features that an example needs.
+fn feature_args(metadata: &Value, name: &str) -> Vec<String> {
+    let packages = metadata["packages"].as_array().into_iter().flatten();
+    let targets = packages.flat_map(|package| package["targets"].as_array().into_iter().flatten());
+    let examples = targets.filter(|target| target["name"] == name);
+    let features = examples.flat_map(|target| target["required-features"].as_array().into_iter().flatten());
+    features.filter_map(Value::as_str).flat_map(|name| ["--features".to_owned(), name.to_owned()]).collect()
 }
 
 pub(crate) fn integration(workspace: &Workspace, args: &[String]) -> Result<()> {
@@ -87,6 +99,13 @@ mod tests {
         }
         let error = suite_packages("all").expect_err("no such suite");
         assert_eq!(error.to_string(), "unknown suite `all`; known: consumer, e2e, lease, producer");
+    }
+
+    #[test]
+    fn an_example_gets_the_features_it_needs() {
+        let metadata = Workspace::here().unwrap().metadata().unwrap();
+        assert_eq!(feature_args(&metadata, "dynamodb-leases"), ["--features", "dynamodb"]);
+        assert_eq!(feature_args(&metadata, "multi-worker"), Vec::<String>::new());
     }
 
     /// S-236: every example, and the tests of every crate, can be started under a debugger.

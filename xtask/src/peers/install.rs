@@ -12,10 +12,16 @@ use crate::{machine, process};
 /// Installs the packages of both lists and gives the folder that has `node_modules` and `venv`.
 pub(crate) fn install(workspace: &Workspace) -> Result<PathBuf> {
     machine::ensure(&[&machine::NODE, &machine::PYTHON])?;
-    let folder = workspace.target()?.join("peers");
-    fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
+    let folder = folder(workspace)?;
     install_node_packages(workspace, &folder)?;
     install_python_packages(workspace, &folder)?;
+    Ok(folder)
+}
+
+/// The folder of all that is installed.
+pub(super) fn folder(workspace: &Workspace) -> Result<PathBuf> {
+    let folder = workspace.target()?.join("peers");
+    fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
     Ok(folder)
 }
 
@@ -58,22 +64,27 @@ fn install_into(workspace: &Workspace, folder: &Path, list: &str, venv: &Path) -
     mark_installed(folder, list, &content)
 }
 
-/// Installs the Java packages and gives their folder.
-pub(super) fn install_java_packages(workspace: &Workspace, folder: &Path) -> Result<PathBuf> {
+/// Installs the Java packages of a list into the folder `name` and gives that.
+pub(super) fn install_java_packages(
+    workspace: &Workspace,
+    folder: &Path,
+    list: &str,
+    name: &str,
+) -> Result<PathBuf> {
     machine::ensure(&[&machine::JAVA])?;
-    let list = workspace.read("xtask/peers/pom.xml")?;
-    let libraries = folder.join("java");
-    if is_installed(folder, "pom.xml", &list) && libraries.is_dir() {
+    let content = workspace.read(&format!("xtask/peers/{list}"))?;
+    let libraries = folder.join(name);
+    if is_installed(folder, list, &content) && libraries.is_dir() {
         return Ok(libraries);
     }
-    fs::write(folder.join("pom.xml"), &list)?;
+    fs::write(folder.join(list), &content)?;
     process::run(
         Command::new("mvn")
-            .args(["--quiet", "--batch-mode", "dependency:copy-dependencies"])
+            .args(["--quiet", "--batch-mode", "--file", list, "dependency:copy-dependencies"])
             .arg(format!("-DoutputDirectory={}", libraries.display()))
             .current_dir(folder),
     )?;
-    mark_installed(folder, "pom.xml", &list)?;
+    mark_installed(folder, list, &content)?;
     Ok(libraries)
 }
 

@@ -10,6 +10,7 @@
 //! - `PEERS_PYTHON`: a Python interpreter that has boto3, aws-kinesis-agg and aiokpl (its codec only).
 //! - `PEERS_NODE_MODULES`: the folder of the npm packages.
 //! - `PEERS_JAVA_LIBRARIES`: the folder of the Java packages.
+//! - `PEERS_KCL_LIBRARIES`: the folder of the Kinesis Client Library 2 and what it needs.
 //! - `PEERS_GO`: the `go` command. Go's packages are pinned beside the programs that use them.
 
 mod install;
@@ -17,12 +18,30 @@ mod servers;
 
 use anyhow::{Result, bail};
 
+use install::folder;
 pub(crate) use install::install;
 use servers::Server;
 
 use crate::machine::{self, direct_loopback};
 use crate::workspace::Workspace;
 use crate::{annotations, args, cargo_test, services};
+
+/// The list of the Kinesis Client Library 2.
+const KCL: &str = "kcl-2.xml";
+
+/// The test target of `interop-kcl`.
+const INTEROP: &str = "peers_kcl";
+
+/// `interop-kcl`: workers of the Kinesis Client Library in Java and of this library over one table; a part of `peers`.
+pub(crate) fn interop_kcl(workspace: &Workspace, args: &[String]) -> Result<()> {
+    args::none(args)?;
+    let folder = folder(workspace)?;
+    let kcl = install::install_java_packages(workspace, &folder, KCL, "kcl-2")?;
+    let mut cargo = cargo_test::everything(workspace.root());
+    cargo.args(["--test", INTEROP, "--", "--ignored"]).env("PEERS_KCL_LIBRARIES", kcl);
+    cargo_test::run(direct_loopback(&mut cargo))?.show();
+    Ok(())
+}
 
 pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
     args::none(args)?;
@@ -32,7 +51,8 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
     }
     machine::ensure(&[&machine::C_COMPILER, &machine::COMPRESSORS, &machine::GO])?;
     let folder = install(workspace)?;
-    let java = install::install_java_packages(workspace, &folder)?;
+    let java = install::install_java_packages(workspace, &folder, "pom.xml", "java")?;
+    let kcl = install::install_java_packages(workspace, &folder, KCL, "kcl-2")?;
     let ministack = install::install_ministack(workspace, &folder)?;
 
     // The servers are stopped when these go out of scope, however the tests end.
@@ -49,6 +69,7 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
     cargo.env("PEERS_PYTHON", folder.join("venv/bin/python"));
     cargo.env("PEERS_NODE_MODULES", folder.join("node_modules"));
     cargo.env("PEERS_JAVA_LIBRARIES", java);
+    cargo.env("PEERS_KCL_LIBRARIES", kcl);
     cargo.env("PEERS_GO", "go");
     let totals = cargo_test::run(direct_loopback(&mut cargo))?;
     totals.show();

@@ -7,6 +7,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use kinesis_core::lease::{FieldWrite, Guard, StoreError};
 
 use super::item::{self, number, text};
+use super::layout::TableLayout;
 
 /// A condition, an update, and what their placeholders mean.
 #[derive(Debug, Default, PartialEq)]
@@ -26,12 +27,25 @@ impl Expression {
     }
 
     /// A guarded update that leaves `mark` in the row and is not applied a second time by a repeated request.
-    pub(super) fn update(guard: &Guard, fields: &[FieldWrite], mark: &str) -> Result<Self, StoreError> {
+    pub(super) fn update(
+        guard: &Guard,
+        fields: &[FieldWrite],
+        mark: &str,
+        layout: &TableLayout,
+    ) -> Result<Self, StoreError> {
         let mut expression = Self::guarded(guard)?;
         let (name, value) = (expression.name(item::WRITE), expression.value(text(mark)));
         let condition = &expression.condition;
         expression.condition = format!("{condition} AND (attribute_not_exists({name}) OR {name} <> {value})");
-        expression.update = expression.update_of(fields, mark)?;
+        let mut actions = Actions::default();
+        for field in fields {
+            actions.add_field(field)?;
+        }
+        if layout.is_shared() {
+            actions.keep_token_counter(added_to_counter(fields));
+        }
+        actions.set(item::WRITE, Some(text(mark)));
+        expression.update = expression.update_of(actions);
         Ok(expression)
     }
 
@@ -96,12 +110,7 @@ impl Expression {
         Ok(condition)
     }
 
-    fn update_of(&mut self, fields: &[FieldWrite], mark: &str) -> Result<String, StoreError> {
-        let mut actions = Actions::default();
-        for field in fields {
-            actions.add_field(field)?;
-        }
-        actions.set(item::WRITE, Some(text(mark)));
+    fn update_of(&mut self, actions: Actions) -> String {
         let (mut set, mut remove, mut add) = (Vec::new(), Vec::new(), Vec::new());
         for (name, action) in actions.0 {
             let name = self.name(&name);
@@ -109,12 +118,16 @@ impl Expression {
                 Action::Set(value) => set.push(format!("{name} = {}", self.value(value))),
                 Action::SetNumber(value) => set.push(format!("{name} = {}", self.value(number(&value)))),
                 Action::Add(amount) => add.push(format!("{name} {}", self.value(number(&amount)))),
+                Action::SetToCounterPlus(amount) => {
+                    let (counter, amount) = (self.name(item::COUNTER), self.value(number(&amount)));
+                    set.push(format!("{name} = {counter} + {amount}"));
+                }
                 Action::Remove => remove.push(name),
             }
         }
         let clauses = [("SET", set), ("REMOVE", remove), ("ADD", add)];
         let clauses = clauses.into_iter().filter(|(_, parts)| !parts.is_empty());
-        Ok(clauses.map(|(word, parts)| format!("{word} {}", parts.join(", "))).collect::<Vec<_>>().join(" "))
+        clauses.map(|(word, parts)| format!("{word} {}", parts.join(", "))).collect::<Vec<_>>().join(" ")
     }
 }
 
@@ -131,6 +144,8 @@ enum Action {
     Set(AttributeValue),
     SetNumber(u64),
     Add(u64),
+    /// Sets what the counter becomes by adding this to it.
+    SetToCounterPlus(u64),
     Remove,
 }
 
@@ -151,6 +166,18 @@ impl Actions {
             _ => Action::Add(amount),
         };
         self.0.insert(name.to_owned(), action);
+    }
+
+    /// Keeps the counter of the token in step with the row's counter, as long as only this library adds to it.
+    fn keep_token_counter(&mut self, added: u64) {
+        match self.0.get(item::TOKEN) {
+            Some(Action::Remove) => self.set(item::TOKEN_COUNTER, None),
+            Some(_) => {
+                self.0.insert(item::TOKEN_COUNTER.to_owned(), Action::SetToCounterPlus(added));
+            }
+            None if added > 0 => self.add(item::TOKEN_COUNTER, added),
+            None => {}
+        }
     }
 
     fn add_field(&mut self, field: &FieldWrite) -> Result<(), StoreError> {

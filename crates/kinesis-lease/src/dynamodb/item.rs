@@ -43,6 +43,9 @@ const WELL_KNOWN: &[&str] = &["Leader", "Migration3.0", "TableMigration3.5"];
 pub(super) const PREFIX: &str = "kinesisRs_";
 pub(super) const EPOCH: &str = "kinesisRs_epoch";
 pub(super) const TOKEN: &str = "kinesisRs_token";
+/// In tables that are shared with the KCL: the counter that belongs to the token. The KCL adds to the row's counter
+/// when it takes a lease, and leaves the token of the tenure before.
+pub(super) const TOKEN_COUNTER: &str = "kinesisRs_tokenCounter";
 pub(super) const ANCHOR: &str = "kinesisRs_anchor";
 pub(super) const COOL_DOWN: &str = "kinesisRs_coolDownMillis";
 pub(super) const COOL_DOWN_FAILURES: &str = "kinesisRs_coolDownFailures";
@@ -134,6 +137,9 @@ pub(super) fn write(lease: &Lease, keys: &Keys, mark: &str) -> Result<Item, Stor
     put(CHECKPOINT_OWNER, lease.checkpoint_owner.as_ref().map(text));
     put(EPOCH, (lease.epoch > 0).then(|| number(&lease.epoch)));
     put(TOKEN, lease.token.as_ref().map(text));
+    if keys.layout.is_shared() {
+        put(TOKEN_COUNTER, lease.token.map(|_| number(&lease.counter)));
+    }
     put(ANCHOR, lease.anchor.map(|anchor| number(&anchor.as_millis())));
     put(COOL_DOWN, lease.cool_down.map(cool_down_millis));
     put(COOL_DOWN_FAILURES, lease.cool_down.map(|cool_down| number(&cool_down.failures)));
@@ -179,13 +185,19 @@ pub(super) fn stream_of(item: &Item) -> Option<Result<StreamRef, String>> {
 }
 
 /// Reads a row.
-pub(super) fn read(item: &Item, key: LeaseKey) -> Result<Lease, StoreError> {
+pub(super) fn read(item: &Item, key: LeaseKey, keys: &Keys) -> Result<Lease, StoreError> {
     if let Some(stream) = stream_of(item) {
         let stream = stream.map_err(|problem| StoreError::corrupt(key.clone(), problem))?;
         same_stream(&stream, key.stream())?;
     }
     let row = Row(item);
-    row.lease(key.clone()).map_err(|problem| StoreError::corrupt(key, problem))
+    let mut lease = row.lease(key.clone()).map_err(|problem| StoreError::corrupt(key.clone(), problem))?;
+    if keys.layout.is_shared() && lease.token.is_some() {
+        let of_token = row.number(TOKEN_COUNTER).map_err(|problem| StoreError::corrupt(key, problem))?;
+        // Somebody who does not know tokens has counted on: the tenure of the token is over.
+        lease.token = lease.token.filter(|_| of_token == Some(lease.counter));
+    }
+    Ok(lease)
 }
 
 /// Typed access to an item. Errors name the attribute and nothing of its value.

@@ -114,6 +114,11 @@ impl TableLayout {
         Self::KclMultiStream { streams: streams.into_iter().collect() }
     }
 
+    /// Whether workers of the KCL may write to the table.
+    pub(super) fn is_shared(&self) -> bool {
+        !matches!(self, Self::Native)
+    }
+
     fn name(&self) -> &'static str {
         match self {
             Self::Native => NATIVE,

@@ -37,10 +37,9 @@ impl DynamoDbStore {
         let batches: Vec<Vec<Item>> = batches.try_collect().await?;
         let rows: HashMap<&str, &Item> =
             batches.iter().flatten().filter_map(|row| Some((item::key_of(row)?, row))).collect();
-        let found = texts
-            .iter()
-            .zip(keys)
-            .map(|(text, key)| rows.get(text.as_str()).map(|row| item::read(row, key.clone())).transpose());
+        let found = texts.iter().zip(keys).map(|(text, key)| {
+            rows.get(text.as_str()).map(|row| item::read(row, key.clone(), &self.settings.keys)).transpose()
+        });
         found.collect()
     }
 
@@ -123,7 +122,7 @@ impl DynamoDbStore {
     fn add_row(&self, page: &mut ScanPage, found: &Item, request: &ScanRequest) -> Result<(), StoreError> {
         let key = item::key_of(found).and_then(|text| self.settings.keys.parse(text, request));
         let Some(key) = key else { return Ok(()) };
-        match item::read(found, key) {
+        match item::read(found, key, &self.settings.keys) {
             Ok(lease) => page.leases.push(lease),
             Err(corrupt @ StoreError::Corrupt { .. }) => page.unreadable.push(corrupt),
             Err(error) => return Err(error),

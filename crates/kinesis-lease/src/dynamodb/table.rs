@@ -39,15 +39,14 @@ impl DynamoDbStore {
                         State::Unusable(status) => return Err(self.unusable(format!("is {status}"), None)),
                     }
                 }
-                // A table that was made is not seen at once.
-                None if made => "does not show up".to_owned(),
                 None => {
                     let Some(table) = &self.settings.new_table else {
                         let problem = "does not exist; make it, or let the store do so with `create_table`";
                         return Err(self.unusable(problem, None));
                     };
-                    made = self.create(table).await?;
-                    continue;
+                    made = made || self.create(table).await?;
+                    // A table that was made is not seen at once.
+                    "does not show up".to_owned()
                 }
             };
             if Instant::now() >= deadline {

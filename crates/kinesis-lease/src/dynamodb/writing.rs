@@ -51,7 +51,7 @@ impl DynamoDbStore {
             }
         };
         match reply {
-            Reply::Done(row) => done(write, row.as_ref()),
+            Reply::Done(row) => self.done(write, row.as_ref()),
             Reply::Refused(row) => {
                 // There is no row, or a server that does not return it.
                 let row = if row.is_some() { row } else { self.read_current(&key).await? };
@@ -71,6 +71,21 @@ impl DynamoDbStore {
                 }
             }
             Reply::Failed(failure) => Err(failure.into_store_error(&self.settings.table)),
+        }
+    }
+
+    /// The outcome of a write that the service says it has applied.
+    fn done(&self, write: &LeaseWrite, row: Option<&Item>) -> Result<Outcome, StoreError> {
+        let (key, keys) = (write.key.clone(), &self.settings.keys);
+        match (&write.change, row) {
+            (Change::Create(lease), _) => Ok(Outcome::Applied((**lease).clone())),
+            // A row that could not be read is gone all the same.
+            (Change::Delete, Some(row)) => {
+                let bare = Lease::new(key.clone(), Checkpoint::TrimHorizon);
+                Ok(Outcome::Applied(item::read(row, key, keys).unwrap_or(bare)))
+            }
+            (_, Some(row)) => item::read(row, key, keys).map(Outcome::Applied),
+            (_, None) => Err(StoreError::unavailable("DynamoDB did not return the row that was written")),
         }
     }
 
@@ -103,7 +118,7 @@ impl DynamoDbStore {
     }
 
     fn row(&self, row: Option<&Item>, key: &LeaseKey) -> Result<Option<Lease>, StoreError> {
-        row.map(|row| item::read(row, key.clone())).transpose()
+        row.map(|row| item::read(row, key.clone(), &self.settings.keys)).transpose()
     }
 
     async fn put(&self, guard: &Guard, lease: &Lease, mark: &str) -> Result<Reply, StoreError> {
@@ -133,7 +148,7 @@ impl DynamoDbStore {
         fields: &[FieldWrite],
         mark: &str,
     ) -> Result<Reply, StoreError> {
-        let expression = Expression::update(guard, fields, mark)?;
+        let expression = Expression::update(guard, fields, mark, &self.settings.keys.layout)?;
         let call = self
             .client
             .update_item()
@@ -176,21 +191,6 @@ impl DynamoDbStore {
     }
 }
 
-/// The outcome of a write that the service says it has applied.
-fn done(write: &LeaseWrite, row: Option<&Item>) -> Result<Outcome, StoreError> {
-    let key = write.key.clone();
-    match (&write.change, row) {
-        (Change::Create(lease), _) => Ok(Outcome::Applied((**lease).clone())),
-        // A row that could not be read is gone all the same.
-        (Change::Delete, Some(row)) => {
-            let bare = Lease::new(key.clone(), Checkpoint::TrimHorizon);
-            Ok(Outcome::Applied(item::read(row, key).unwrap_or(bare)))
-        }
-        (_, Some(row)) => item::read(row, key).map(Outcome::Applied),
-        (_, None) => Err(StoreError::unavailable("DynamoDB did not return the row that was written")),
-    }
-}
-
 /// Whether nothing has counted on since this write.
 fn is_last(write: &LeaseWrite, current: &Lease) -> bool {
     let before = match &write.guard {
@@ -215,5 +215,41 @@ where
     match error.as_service_error().and_then(refusal) {
         Some(row) => Reply::Refused(row),
         None => Reply::Failed(Failure::new(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kinesis_core::lease::TenureToken;
+    use kinesis_core::{ApplicationName, ShardId, StreamRef};
+
+    use super::*;
+
+    fn lease(counter: u64) -> Lease {
+        let application = ApplicationName::new("billing").unwrap();
+        let key =
+            LeaseKey::new(application, StreamRef::new("orders").unwrap(), ShardId::new("shard").unwrap());
+        let mut lease = Lease::new(key, Checkpoint::Latest);
+        lease.counter = counter;
+        lease
+    }
+
+    /// Java adds to the counter and leaves our mark: our write was applied then, but is not the last.
+    #[test]
+    fn a_write_is_the_last_one_while_nobody_has_counted_on() {
+        let token = TenureToken::from_random(1);
+        let fields = vec![FieldWrite::AddCounter(1), FieldWrite::AddCounter(1)];
+        let write = |guard| LeaseWrite::new(lease(5).key, guard, Change::Update(fields.clone()));
+        for guard in [
+            Guard::Counter(5),
+            Guard::CounterNoHandoff(5),
+            Guard::OwnerCounter { owner: None, counter: 5 },
+            Guard::Tenure { counter: 5, token },
+        ] {
+            assert!(is_last(&write(guard.clone()), &lease(7)));
+            assert!(!is_last(&write(guard.clone()), &lease(8)), "somebody was later");
+            assert!(!is_last(&write(guard), &lease(5)));
+        }
+        assert!(is_last(&write(Guard::Exists), &lease(9)), "the mark alone tells");
     }
 }

@@ -3,13 +3,16 @@
 use aws_sdk_dynamodb::types::{
     AttributeAction, AttributeValue, AttributeValueUpdate, ExpectedAttributeValue,
 };
+use kinesis_core::lease::conformance;
 use kinesis_core::lease::{
     Lease, LeaseKey, LeaseStore, LeaseWrite, Outcome, ScanRequest, StoreError, TenureToken,
 };
 use kinesis_core::{Checkpoint, StreamRef};
-use kinesis_lease::{DynamoDbStore, StreamIdentifier, TableLayout, ops};
+use kinesis_lease::{DynamoDbStore, LeaseConfig, LeaseEvent, StreamIdentifier, TableLayout, ops};
 
-use crate::common::{application, at, key, shard, stream, worker};
+use crate::common::{
+    FakeDirectory, acquired, application, at, builder, key, millis, secs, shard, stream, worker,
+};
 use crate::support::{Item, Table, item, n, s};
 
 const TOKEN: TenureToken = TenureToken::from_random(7);
@@ -107,6 +110,67 @@ async fn a_lease_is_taken_from_java_and_given_back() {
         store.apply(&[ops::renew(&stored, TOKEN)]).await.remove(0),
         Ok(Outcome::Refused { .. })
     ));
+}
+
+/// A taking as the KCL 2 writes it: it does not know of tokens.
+async fn java_takes(table: &Table, number: u32) {
+    let row = table.row(shard(number).as_str()).await.unwrap();
+    let counter: i64 = row["leaseCounter"].as_n().unwrap().parse().unwrap();
+    let put = |value| AttributeValueUpdate::builder().value(value).action(AttributeAction::Put).build();
+    let call = table
+        .client()
+        .update_item()
+        .table_name(&table.name)
+        .key("leaseKey", s(shard(number).as_str()))
+        .expected("leaseCounter", ExpectedAttributeValue::builder().value(n(counter)).build())
+        .attribute_updates("leaseOwner", put(s("java-1")))
+        .attribute_updates("leaseCounter", put(n(counter + 1)));
+    call.send().await.unwrap();
+}
+
+/// S-041, S-190: a worker from whom Java has taken a lease learns it, though its token is still in the row.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_that_java_takes_is_lost() {
+    let (table, store) = single_stream().await;
+    let config = LeaseConfig::default().heartbeat_interval(millis(200));
+    let directory = FakeDirectory::open(1);
+    let (coordinator, mut events) =
+        builder(store.clone(), &directory, "rust-1").config(config).start().await.unwrap();
+    let tenure = acquired(&mut events).await;
+    tenure.checkpoint(at(5)).await.unwrap();
+    // A heartbeat may come first.
+    while !tenure.ownership().is_lost() {
+        java_takes(&table, 0).await;
+        let row = store.get(&[key(0)]).await.unwrap().remove(0).unwrap();
+        assert_eq!((row.owner, row.token, row.checkpoint), (Some(worker("java-1")), None, at(5)));
+        if tokio::time::timeout(millis(1_000), tenure.ownership().lost()).await.is_ok() {
+            break;
+        }
+    }
+    loop {
+        match events.next().await.unwrap() {
+            LeaseEvent::Lost { key: of, .. } => break assert_eq!(of, key(0)),
+            LeaseEvent::Warning(_) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(coordinator.shutdown(secs(10)).await.is_complete());
+}
+
+/// The conformance suite on the layout that is shared with Java, without the two cases that need many streams or
+/// applications.
+#[tokio::test]
+async fn the_contract_holds_in_the_layout_of_the_kcl() {
+    const MANY: [&str; 2] = ["scan_filters_by_stream", "applications_are_separate"];
+    let mut kept = 0;
+    for case in conformance::ALL.iter().filter(|case| !MANY.contains(&case.name())) {
+        let layout = TableLayout::kcl_single_stream(stream());
+        let table = Table::new().await.layout(layout).application("conformance");
+        let result = case.run(&table).await;
+        conformance::assert_kept(case.name(), &result);
+        kept += 1;
+    }
+    assert_eq!(kept, conformance::ALL.len() - 2);
 }
 
 /// S-058: the end of a shard is the KCL's own mark, with the children beside it.

@@ -204,6 +204,7 @@ pub(crate) struct Table {
     pub(crate) name: String,
     pub(crate) layout: TableLayout,
     segments: u32,
+    application: &'static str,
 }
 
 impl Table {
@@ -223,6 +224,7 @@ impl Table {
             name: format!("leases-{}-{number}", std::process::id()),
             layout: TableLayout::Native,
             segments: 1,
+            application: "billing",
         }
     }
 
@@ -236,8 +238,13 @@ impl Table {
         self
     }
 
+    pub(crate) fn application(mut self, name: &'static str) -> Self {
+        self.application = name;
+        self
+    }
+
     pub(crate) fn builder(&self) -> kinesis_lease::DynamoDbStoreBuilder {
-        let application = ApplicationName::new("billing").unwrap();
+        let application = ApplicationName::new(self.application).unwrap();
         DynamoDbStore::builder(&self.config, application)
             .table(&self.name)
             .layout(self.layout.clone())
@@ -281,6 +288,12 @@ pub(crate) fn native(key: &LeaseKey) -> String {
     format!("{}|{}|{}", key.application(), key.stream(), key.shard())
 }
 
+impl Table {
+    fn text(&self, key: &LeaseKey) -> String {
+        if self.layout == TableLayout::Native { native(key) } else { key.shard().to_string() }
+    }
+}
+
 #[async_trait]
 impl StoreFactory for Table {
     async fn client(&self) -> Arc<dyn LeaseStore> {
@@ -296,15 +309,15 @@ impl StoreFactory for Table {
 #[async_trait]
 impl ForeignWriter for Table {
     async fn set_unknown(&self, key: &LeaseKey, value: &str) {
-        self.set(&native(key), "ofAnother", s(value)).await;
+        self.set(&self.text(key), "ofAnother", s(value)).await;
     }
 
     async fn get_unknown(&self, key: &LeaseKey) -> Option<String> {
-        let row = self.row(&native(key)).await?;
+        let row = self.row(&self.text(key)).await?;
         row.get("ofAnother")?.as_s().ok().cloned()
     }
 
     async fn corrupt(&self, key: &LeaseKey) {
-        self.set(&native(key), "checkpoint", s("garbage")).await;
+        self.set(&self.text(key), "checkpoint", s("garbage")).await;
     }
 }

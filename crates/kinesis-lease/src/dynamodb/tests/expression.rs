@@ -39,7 +39,7 @@ fn condition(guard: &Guard) -> String {
 }
 
 fn update(fields: &[FieldWrite]) -> String {
-    let expression = Expression::update(&Guard::Exists, fields, "m").unwrap();
+    let expression = Expression::update(&Guard::Exists, fields, "m", &TableLayout::Native).unwrap();
     shown(&expression, &expression.update)
 }
 
@@ -82,7 +82,9 @@ fn guards_are_conditions() {
 /// F-22: an update that was applied is not applied again when its request is sent again.
 #[test]
 fn an_update_is_conditional_on_not_being_applied_yet() {
-    let expression = Expression::update(&Guard::Counter(5), &[FieldWrite::AddCounter(1)], "m").unwrap();
+    let expression =
+        Expression::update(&Guard::Counter(5), &[FieldWrite::AddCounter(1)], "m", &TableLayout::Native)
+            .unwrap();
     assert_eq!(
         shown(&expression, &expression.condition),
         "leaseCounter = 5 AND (attribute_not_exists(kinesisRs_write) OR kinesisRs_write <> 'm')"
@@ -143,4 +145,28 @@ fn several_writes_of_one_attribute_become_one() {
     let text = update(&[FieldWrite::Owner(None), FieldWrite::Owner(worker("b"))]);
     assert!(text.contains("leaseOwner = 'b'") && !text.contains("REMOVE"), "{text}");
     assert_eq!(added_to_counter(&[FieldWrite::AddCounter(1), FieldWrite::AddCounter(2)]), 3);
+}
+
+/// In a table that the KCL writes to, a token is worth something only as long as the counter has its value.
+#[test]
+fn tokens_are_tied_to_the_counter_where_others_count_too() {
+    let layout = TableLayout::kcl_single_stream("orders".parse().unwrap());
+    let update = |fields: &[FieldWrite]| {
+        let expression = Expression::update(&Guard::Exists, fields, "m", &layout).unwrap();
+        shown(&expression, &expression.update)
+    };
+    assert_eq!(
+        update(&[FieldWrite::Token(Some(TenureToken::from_random(1))), FieldWrite::AddCounter(1)]),
+        "SET kinesisRs_token = '00000000000000000000000000000001', \
+         kinesisRs_tokenCounter = leaseCounter + 1, kinesisRs_write = 'm' ADD leaseCounter 1"
+    );
+    assert_eq!(
+        update(&[FieldWrite::AddCounter(1)]),
+        "SET kinesisRs_write = 'm' ADD kinesisRs_tokenCounter 1, leaseCounter 1"
+    );
+    assert_eq!(
+        update(&[FieldWrite::Token(None), FieldWrite::AddCounter(1)]),
+        "SET kinesisRs_write = 'm' REMOVE kinesisRs_token, kinesisRs_tokenCounter ADD leaseCounter 1"
+    );
+    assert_eq!(update(&[FieldWrite::Owner(None)]), "SET kinesisRs_write = 'm' REMOVE leaseOwner");
 }

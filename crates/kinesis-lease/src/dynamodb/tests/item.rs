@@ -1,4 +1,5 @@
 use aws_sdk_dynamodb::types::AttributeValue::{B, N, S, Ss};
+use kinesis_core::lease::TenureToken;
 use kinesis_core::{ApplicationName, HashKey, WorkerId};
 
 use super::*;
@@ -14,6 +15,10 @@ fn key() -> LeaseKey {
 
 fn keys(layout: TableLayout) -> Keys {
     Keys { application: ApplicationName::new("billing").unwrap(), layout }
+}
+
+fn single() -> Keys {
+    keys(TableLayout::kcl_single_stream(stream()))
 }
 
 fn s(text: &str) -> AttributeValue {
@@ -55,7 +60,7 @@ fn of_java() -> Item {
 fn read_java(change: impl FnOnce(&mut Item)) -> Result<Lease, StoreError> {
     let mut row = of_java();
     change(&mut row);
-    read(&row, key())
+    read(&row, key(), &single())
 }
 
 #[test]
@@ -87,14 +92,14 @@ fn a_bare_row_of_the_kcl_is_read() {
         ("checkpoint", s("TRIM_HORIZON")),
         ("checkpointSubSequenceNumber", n("0")),
     ]);
-    assert_eq!(read(&row, key()).unwrap(), Lease::new(key(), Checkpoint::TrimHorizon));
+    assert_eq!(read(&row, key(), &single()).unwrap(), Lease::new(key(), Checkpoint::TrimHorizon));
 }
 
 #[test]
 fn a_new_row_has_the_attributes_and_types_of_the_kcl() {
     let mut lease = read_java(|_| ()).unwrap();
     lease.parents.reverse();
-    let mut written = write(&lease, &keys(TableLayout::kcl_single_stream(stream())), "m1").unwrap();
+    let mut written = write(&lease, &single(), "m1").unwrap();
     let ours: Item = written.extract_if(|name, _| name.starts_with(PREFIX)).collect();
     assert_eq!(ours, item(&[("kinesisRs_stream", s("orders")), ("kinesisRs_write", s("m1"))]));
     let mut expected = of_java();
@@ -145,7 +150,7 @@ fn what_the_kcl_does_not_know_has_one_prefix() {
         ("kinesisRs_write", s("m")),
     ];
     assert_eq!(ours, item(&expected));
-    assert_eq!(read(&written, key()).unwrap(), lease);
+    assert_eq!(read(&written, key(), &keys(TableLayout::Native)).unwrap(), lease);
 }
 
 /// The KCL's own slip: a creation puts the sub-sequence number where the application's bytes belong.
@@ -230,4 +235,23 @@ fn throughput_is_written_with_six_decimals() {
     assert_eq!(throughput(-1.0), Some(n("0.000000")));
     assert_eq!(throughput(f64::MAX), Some(n("1000000000000000.000000")));
     assert_eq!(throughput(f64::NAN), None);
+}
+
+/// The KCL leaves the token of the tenure before when it takes a lease, but adds to the counter.
+#[test]
+fn a_token_is_void_once_somebody_else_has_counted() {
+    let token: TenureToken = "000000000000000000000000000000ff".parse().unwrap();
+    let mut lease = Lease::new(key(), Checkpoint::Latest);
+    (lease.token, lease.counter) = (Some(token), 5);
+    let mut row = write(&lease, &single(), "m").unwrap();
+    assert_eq!(read(&row, key(), &single()).unwrap().token, Some(token));
+    row.insert(COUNTER.to_owned(), n("6"));
+    assert_eq!(read(&row, key(), &single()).unwrap().token, None);
+    assert_eq!(
+        read(&row, key(), &keys(TableLayout::Native)).unwrap().token,
+        Some(token),
+        "nobody else writes there"
+    );
+    row.remove(TOKEN_COUNTER);
+    assert_eq!(read(&row, key(), &single()).unwrap().token, None);
 }

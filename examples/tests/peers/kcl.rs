@@ -276,7 +276,7 @@ impl Rust {
             .expiry(EXPIRY)
             .heartbeat_interval(EXPIRY / 4)
             .look_interval(Duration::from_millis(500));
-        let consumer = Consumer::builder(&config(&fleet.kinesis), APPLICATION, STREAM)
+        let consumer = Consumer::builder(config(&fleet.kinesis), APPLICATION, STREAM)
             .config(settings)
             .worker_id(worker)
             .lease_store(LeaseStoreSource::factory(move || {

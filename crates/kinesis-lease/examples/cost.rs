@@ -170,7 +170,7 @@ fn main() {
         "| look | leases | workers | checkpoints | rows read /s | KCL | ratio | calls /s | rows written /s | KCL | ratio |"
     );
     println!("| --- | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |");
-    for look in [1, 20] {
+    for look in [1, 25] {
         let config = LeaseConfig::default().look_interval(Duration::from_secs(look));
         for (leases, workers) in SIZES {
             for checkpoints in [false, true] {

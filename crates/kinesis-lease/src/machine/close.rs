@@ -144,12 +144,11 @@ impl Machine {
                 let last = std::mem::replace(&mut self.found, found);
                 let twice = |key: &&LeaseKey| last.gone.contains(*key) || mutant::is_on(Mutant::GoneAtOnce);
                 let gone: Vec<LeaseKey> = self.found.gone.iter().filter(twice).cloned().collect();
-                let spent: Vec<LeaseKey> = self.found.spent.intersection(&last.spent).cloned().collect();
                 if let Some(range) = self.found.hole.filter(|range| last.hole == Some(*range)) {
                     self.warn(LeaseWarning::Hole(range));
                 }
                 self.close_gone(now, gone);
-                self.collect(now, &spent);
+                self.collect(now);
                 match look {
                     Some(look) => self.saw(now, look),
                     None => self.look_soon(),
@@ -183,9 +182,18 @@ impl Machine {
         self.issue(now, writes);
     }
 
-    /// Removes the leases of finished shards that were missing in two listings in a row.
-    fn collect(&mut self, now: Instant, keys: &[LeaseKey]) {
-        let finished = keys.iter().filter_map(|key| self.seen.get(key)).filter(|seen| seen.row.is_finished());
+    /// Removes the leases of finished shards that have been missing in all listings for a discovery interval: then no
+    /// worker is likely to act upon a listing that still shows them.
+    fn collect(&mut self, now: Instant) {
+        let spent = &self.found.spent;
+        self.spent_since.retain(|key, _| spent.contains(key));
+        for key in spent {
+            self.spent_since.entry(key.clone()).or_insert(now);
+        }
+        let is_old = |since: &Instant| now >= *since + self.config.discovery_interval;
+        let old = self.spent_since.iter().filter(|(_, since)| is_old(since));
+        let rows = old.filter_map(|(key, _)| self.seen.get(key));
+        let finished = rows.filter(|seen| seen.row.is_finished());
         let writes = finished.map(|seen| (ops::collect(&seen.row), Purpose::Collect)).collect();
         self.issue(now, writes);
     }

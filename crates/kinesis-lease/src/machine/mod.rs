@@ -161,6 +161,8 @@ pub(crate) struct Machine {
     unreadable: BTreeSet<LeaseKey>,
     /// What the last listing found: it takes two of them to believe that a shard is gone.
     found: Found,
+    /// Since when finished leases are needed by nothing.
+    spent_since: BTreeMap<LeaseKey, Instant>,
     /// Rows that a take, request or other write of ours is under way for.
     busy: BTreeSet<LeaseKey>,
     doubts: BTreeMap<LeaseKey, Doubt>,
@@ -169,6 +171,8 @@ pub(crate) struct Machine {
     looking: bool,
     /// `None` means at once.
     next_look: Option<Instant>,
+    /// When the newest look that was taken in began.
+    saw_at: Option<Instant>,
     /// The look under way began too early to show what we want to see.
     look_again: bool,
     look_backoff: Backoff,
@@ -192,12 +196,14 @@ impl Machine {
             seen: BTreeMap::new(),
             unreadable: BTreeSet::new(),
             found: Found::default(),
+            spent_since: BTreeMap::new(),
             busy: BTreeSet::new(),
             doubts: BTreeMap::new(),
             batches: BTreeMap::new(),
             next_batch: 0,
             looking: false,
             next_look: None,
+            saw_at: None,
             look_again: false,
             look_backoff,
             warned_at: None,

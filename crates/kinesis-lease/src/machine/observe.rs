@@ -123,6 +123,11 @@ impl Machine {
 
     /// Takes in what all rows look like, and acts upon it.
     pub(super) fn saw(&mut self, now: Instant, look: Look) {
+        if self.saw_at.is_some_and(|at| look.started < at) {
+            // Of a discovery, and overtaken: what is older than what is known would look like a change.
+            return;
+        }
+        self.saw_at = Some(look.started);
         // Workers that started together should not go on looking at the same moments.
         let jitter = 0.9 + self.random.f64() * 0.2;
         let next = look.started + self.config.look_interval.mul_f64(jitter);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use kinesis_core::lease::LeaseKey;
 
 use super::held::{Closing, EndStage};
-use super::{Action, Machine, Purpose, RETRIES_PER_HEARTBEAT, UNHURRIED_BATCHES};
+use super::{Action, FIRST_RETRY, Machine, Purpose, RETRIES_PER_HEARTBEAT, UNHURRIED_BATCHES};
 use crate::mutant::{self, Mutant};
 use crate::{LossReason, ops};
 
@@ -95,7 +95,7 @@ impl Machine {
         let slack = if any_due { heartbeat / 4 } else { Duration::ZERO };
         let is_retried = |held: &super::Held| held.retry_at.is_some() && may_write(held, Duration::ZERO);
         let any_retried = self.held.values().any(is_retried);
-        let retry_slack = if any_retried { heartbeat / (RETRIES_PER_HEARTBEAT * 2) } else { Duration::ZERO };
+        let retry_slack = if any_retried { FIRST_RETRY / 4 } else { Duration::ZERO };
         let mut writes = Vec::new();
         for held in self.held.values_mut().filter(|held| may_write(held, retry_slack)) {
             if let Some(Closing::End { children, stage: stage @ EndStage::Children, .. }) = &mut held.closing

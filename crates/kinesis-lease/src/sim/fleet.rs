@@ -522,7 +522,8 @@ impl Fleet {
     }
 
     fn apply(&mut self, worker: usize, tagged: &TaggedWrite) -> Outcome {
-        let applied = match self.table.apply(tagged, self.now) {
+        let is_past = self.stream.shards[&number(&tagged.write.key)].trimmed;
+        let applied = match self.table.apply(tagged, is_past, self.now) {
             Ok(applied) => applied,
             Err(violation) => {
                 self.violated(format!("{violation} (written by w{worker})"));

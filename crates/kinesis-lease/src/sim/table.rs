@@ -70,11 +70,16 @@ impl Table {
         }
     }
 
-    /// Applies a write as a store does.
+    /// Applies a write as a store does; `is_past` says that the service has nothing of the shard any more.
     ///
     /// # Errors
     /// What must never happen.
-    pub(super) fn apply(&mut self, tagged: &TaggedWrite, now: Duration) -> Result<Applied, String> {
+    pub(super) fn apply(
+        &mut self,
+        tagged: &TaggedWrite,
+        is_past: bool,
+        now: Duration,
+    ) -> Result<Applied, String> {
         let write = &tagged.write;
         let before = self.rows.get(&write.key).cloned();
         let outcome = apply_to_rows(&mut self.rows, write);
@@ -86,6 +91,10 @@ impl Table {
             && before.token != Some(tenure)
         {
             return Err(format!("a write of a former tenure of {shard} was accepted"));
+        }
+        if before.is_none() && is_past {
+            // A listing from before its end of a shard that has nothing to read any more: no record is repeated.
+            past.furthest = None;
         }
         if past.furthest.as_ref().is_some_and(|furthest| *furthest > after.checkpoint) {
             return Err(format!("the checkpoint of {shard} went back to {}", after.checkpoint));

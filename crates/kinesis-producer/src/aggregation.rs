@@ -25,7 +25,8 @@ pub enum Aggregation {
     /// All records share an aggregate, which goes where its first record belongs.
     ///
     /// For readers that do not check hash keys only, as `kinesis-consumer` does not by default: **others lose records**.
-    /// Records of one key are no longer in one shard, so that nothing is left of their order.
+    /// Records of one key are no longer in one shard, so that nothing is left of their order for readers, and calls follow
+    /// each other one by one.
     FirstKey,
 }
 

@@ -108,7 +108,8 @@ pub struct ProducerConfig {
     /// The largest record in bytes, payload and partition key together as they go out: 1 to 10 MiB
     /// ([`MAX_RECORD_BYTES`]). A larger one is refused by `put`. Raise it together with the limit of the stream.
     pub max_record_bytes: usize,
-    /// How many calls may be under way at a time: 1 to 256. Records of one key are never in two calls at a time.
+    /// How many calls may be under way at a time: 1 to 256. Records of one key are never in two calls at a time; with
+    /// aggregation by shard, records of one shard are not.
     pub in_flight: usize,
     /// How long one PutRecords call may take. A call that takes longer counts as failed, though the service may have
     /// stored its records: choose it well above the usual latency, as the repetition then makes duplicates.

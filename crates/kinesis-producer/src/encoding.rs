@@ -21,6 +21,7 @@ struct Shared {
 }
 
 impl Encoding {
+    #[allow(dead_code, reason = "the formats are features")]
     pub(crate) fn new(encoder: impl PayloadEncoder) -> Self {
         Self(Arc::new(Shared { encoder: Box::new(encoder), failed: AtomicBool::new(false) }))
     }

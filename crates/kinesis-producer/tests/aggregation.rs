@@ -3,8 +3,10 @@
 
 mod support;
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use kinesis_core::metrics::Recorder;
 use kinesis_kpl::group_by_key;
 use kinesis_producer::{Aggregation, OutboundRecord, Position, Producer, PutError, StreamRef};
 use kinesis_testkit::{Fault, Operation, TestKinesis};
@@ -190,7 +192,9 @@ async fn without_a_list_of_shards_records_are_packed_by_key_and_it_is_said_once(
     let (log, _guard) = Log::capture();
     let kinesis = service(4);
     kinesis.faults().on(Operation::ListShards).always().inject(Fault::AccessDenied);
-    let producer = aggregating(&kinesis);
+    let recorder = Recorder::new();
+    let metered = builder(&kinesis).aggregation(Aggregation::ByShard).metrics(Arc::new(recorder.clone()));
+    let producer = metered.build().unwrap();
     for _ in 0..100 {
         for number in 0..10 {
             drop(producer.put(record(number)).await.unwrap());
@@ -201,8 +205,9 @@ async fn without_a_list_of_shards_records_are_packed_by_key_and_it_is_said_once(
     let lines = log.lines("WARN");
     assert_eq!(lines.len(), 1, "{lines:?}");
     assert!(lines[0].contains("kinesis:ListShards"), "{}", lines[0]);
-    let listings = kinesis.calls(Operation::ListShards);
+    let listings = recorder.total("shard_listings_total");
     assert!((8..=12).contains(&listings), "{listings} listings in 100 s");
+    assert_eq!(recorder.total("shard_listing_errors_total"), listings);
     assert_eq!(seen_by_the_kcl(&kinesis).values().sum::<usize>(), 1_000);
 }
 

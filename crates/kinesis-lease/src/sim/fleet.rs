@@ -18,6 +18,9 @@ use crate::LeaseConfig;
 use crate::discovery::Start;
 use crate::machine::{Action, BatchId, Event, Look, Machine, ReplyId, Request};
 
+/// The leases that a batch writes, each with the tenure that it claims.
+type Tenures = Vec<(LeaseKey, Option<TenureToken>)>;
+
 /// No write is tried again sooner, on the fastest clock.
 const SHORTEST_RETRY: Duration = Duration::from_millis(15);
 /// More steps than this at one moment are a loop.
@@ -86,7 +89,7 @@ pub(super) struct Worker {
     /// When the last write began that the worker knows to be in the row: what it may go on believing from.
     pub(super) proven: BTreeMap<LeaseKey, Duration>,
     /// When calls and takings were sent.
-    sent: BTreeMap<BatchId, (Duration, Vec<(LeaseKey, Option<TenureToken>)>)>,
+    sent: BTreeMap<BatchId, (Duration, Tenures)>,
     /// When a write of a tenure failed last.
     failed: BTreeMap<LeaseKey, (TenureToken, Duration)>,
     pub(super) takings: BTreeMap<TenureToken, Duration>,

@@ -38,12 +38,19 @@ impl Watch {
         self.disturbed_at = self.disturbed_at.max(until);
     }
 
-    pub(super) fn problem_of_tenure(&self, shard: u32, epoch: u64, token: TenureToken) -> Option<String> {
+    /// Why a tenure cannot be a new one. `made_anew`: its row may have been removed before.
+    pub(super) fn problem_of_tenure(
+        &self,
+        shard: u32,
+        epoch: u64,
+        token: TenureToken,
+        made_anew: bool,
+    ) -> Option<String> {
         if self.tokens.contains(&token) {
             return Some("its token was used before".into());
         }
         let last = self.epochs.get(&shard).copied().unwrap_or(0);
-        (epoch <= last).then(|| format!("epoch {epoch} comes after {last}"))
+        (epoch <= last && !made_anew).then(|| format!("epoch {epoch} comes after {last}"))
     }
 
     pub(super) fn begun(&mut self, shard: u32, epoch: u64, token: TenureToken) {

@@ -163,7 +163,8 @@ impl LeaseAdmin {
     }
 
     /// Plans to remove leases. What the service still lists gets a new one with the next discovery of a running worker,
-    /// from its start position or, behind a known shard, from its first record.
+    /// from its start position or, behind a known shard, from its first record. Its epoch begins anew then: systems that
+    /// fence by it have to be told.
     ///
     /// # Errors
     /// As for [`plan_reset`](Self::plan_reset).

@@ -97,7 +97,8 @@ impl Fleet {
         if from_start && lease.checkpoint == Checkpoint::Latest && lease.anchor.is_none() {
             return Some("at the tip, although it follows a known shard".into());
         }
-        self.watch.problem_of_tenure(shard, lease.epoch, token)
+        let made_anew = self.stream.shards[&shard].trimmed;
+        self.watch.problem_of_tenure(shard, lease.epoch, token, made_anew)
     }
 
     fn work_on(&mut self, worker: usize, key: LeaseKey, token: TenureToken) {

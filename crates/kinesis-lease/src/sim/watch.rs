@@ -38,12 +38,19 @@ impl Watch {
         self.disturbed_at = self.disturbed_at.max(until);
     }
 
-    pub(super) fn problem_of_tenure(&self, shard: u32, epoch: u64, token: TenureToken) -> Option<String> {
+    /// Why a tenure cannot be a new one. `made_anew`: its row may have been removed before.
+    pub(super) fn problem_of_tenure(
+        &self,
+        shard: u32,
+        epoch: u64,
+        token: TenureToken,
+        made_anew: bool,
+    ) -> Option<String> {
         if self.tokens.contains(&token) {
             return Some("its token was used before".into());
         }
         let last = self.epochs.get(&shard).copied().unwrap_or(0);
-        (epoch <= last).then(|| format!("epoch {epoch} comes after {last}"))
+        (epoch <= last && !made_anew).then(|| format!("epoch {epoch} comes after {last}"))
     }
 
     pub(super) fn begun(&mut self, shard: u32, epoch: u64, token: TenureToken) {
@@ -130,6 +137,30 @@ impl Fleet {
         self.survey_stops();
         self.survey_beliefs();
         self.survey_answers();
+        self.survey_takings();
+    }
+
+    /// A lease that was taken is not left without a consumer because the reply was lost.
+    fn survey_takings(&mut self) {
+        let mut late = None;
+        for row in self.table.rows.values() {
+            let Some(token) = row.token else { continue };
+            let taker = self.workers.iter().find_map(|(number, worker)| {
+                let sent = *worker.takings.get(&token)?;
+                let free = worker.stopping_since.is_none() && worker.config.max_leases.is_none();
+                free.then_some((*number, sent))
+            });
+            let Some((number, sent)) = taker else { continue };
+            let age = self.now - sent;
+            // Some failures on the way, and it takes longer; when it is too old, it may not begin any more.
+            let is_due = age > Duration::from_secs(5) && age < Duration::from_secs(8);
+            if is_due && self.watch.disturbed_at < sent && self.watch.faults_since(sent) <= 2 {
+                late = Some(format!("w{number} took {} and does not know it", super::number(&row.key)));
+            }
+        }
+        if let Some(late) = late {
+            self.violated(late);
+        }
     }
 
     /// A holder stops believing 0.9 expiries after the start of its last successful write.
@@ -218,16 +249,27 @@ impl Fleet {
     /// A stop ends; what it could not release in time it abandons.
     fn survey_stops(&mut self) {
         let limit = Duration::from_secs(10);
-        let mut late = None;
+        let (mut late, mut left) = (None, None);
         for number in self.workers() {
             let Some(worker) = self.workers.get(&number) else { continue };
             let Some(since) = worker.stopping_since else { continue };
             if worker.machine.is_stopped() {
+                let name = format!("w{number}");
+                let (released, _) = worker.machine.stop_report();
+                let is_left = |row: &&Lease| {
+                    let named = row.owner.as_ref().is_some_and(|owner| owner.as_str() == name);
+                    named && row.token.is_none() && row.checkpoint_owner.is_none()
+                };
+                let rows = released.iter().filter_map(|key| self.table.rows.get(key));
+                left = rows.filter(is_left).map(|row| super::number(&row.key)).next().or(left);
                 self.note(|| format!("w{number} has stopped"));
                 self.workers.remove(&number);
             } else if self.now - since > limit {
                 late = Some(number);
             }
+        }
+        if let Some(shard) = left {
+            self.violated(format!("{shard} was released, and still names the worker that stopped"));
         }
         if let Some(number) = late {
             if self.watch.gentle {

@@ -63,6 +63,21 @@ fn an_aggregate_closes_when_it_is_full_or_has_waited() {
     assert_eq!((bench.millis(), contents(&bench)), (100, vec![vec![0, 1, 2], vec![3], vec![4]]));
 }
 
+/// An aggregate that closes behind younger ones goes before them, and does not wait longer than its time.
+#[test]
+fn the_oldest_aggregate_goes_first_though_it_closes_last() {
+    let config = ProducerConfig { aggregate_records: 2, ..by_key() };
+    let mut bench = Bench::new(&config);
+    bench.put("a", 1);
+    bench.pass(50);
+    for _ in 0..3 {
+        bench.put("b", 1);
+    }
+    assert_eq!(bench.batcher.waiting(), 1);
+    bench.wake();
+    assert_eq!((bench.millis(), contents(&bench)), (100, vec![vec![0], vec![1, 2], vec![3]]));
+}
+
 /// F-31: a record that fits only without the frame goes alone, in its place.
 #[test]
 fn a_record_that_is_too_large_for_an_aggregate_goes_alone() {

@@ -107,7 +107,7 @@ impl Machine {
     /// is older than that is not known to have lasted until now.
     pub(super) fn balance(&mut self, now: Instant, seen_at: Instant) {
         let mut spread = self.spread(seen_at);
-        let orphans = self.orphans(&spread);
+        let orphans = self.orphans(&spread, now);
         let others: usize = spread.others.values().map(Vec::len).sum();
         let runnable = spread.mine + others + spread.free.len();
         // A worker without a row in the table is one of its workers, too, if it is us.
@@ -184,13 +184,16 @@ impl Machine {
         Some(fitting[chosen].clone())
     }
 
-    /// What is free now and was so in the last look.
-    fn orphans(&mut self, spread: &Spread) -> BTreeSet<LeaseKey> {
+    /// What is free and was so a look ago.
+    fn orphans(&mut self, spread: &Spread, now: Instant) -> BTreeSet<LeaseKey> {
         let free: BTreeSet<&LeaseKey> = spread.free.iter().collect();
+        // Others look as often as we do, give or take a tenth.
+        let patience = self.config.look_interval.mul_f64(0.8);
         let mut orphans = BTreeSet::new();
         for (key, seen) in &mut self.seen {
-            let is_free = free.contains(key);
-            if std::mem::replace(&mut seen.was_free, is_free) && is_free {
+            if !free.contains(key) {
+                seen.free_since = None;
+            } else if now >= *seen.free_since.get_or_insert(now) + patience {
                 orphans.insert(key.clone());
             }
         }

@@ -18,8 +18,8 @@ pub(super) struct Seen {
     pub(super) row: Lease,
     /// Since when its counter stands still.
     pub(super) since: Instant,
-    /// Whether the last look found it free to take.
-    pub(super) was_free: bool,
+    /// Since when looks have found it free to take.
+    pub(super) free_since: Option<Instant>,
     /// Since when the same workers have been handing it over.
     pub(super) hand_over_since: Option<Instant>,
     /// How often its counter moved under our name and not by us.
@@ -48,14 +48,14 @@ impl Seen {
         } else {
             now
         };
-        Self { row, since, was_free: false, hand_over_since, foreign_moves: 0, told_at }
+        Self { row, since, free_since: None, hand_over_since, foreign_moves: 0, told_at }
     }
 
     fn update(&mut self, row: Lease, now: Instant, told_at: Option<Instant>) {
         let moved = pulse(&self.row) != pulse(&row) && !mutant::is_on(Mutant::MovesIgnored);
         if moved || mutant::is_on(Mutant::ExpiryRestarted) {
             self.since = now;
-            self.was_free = false;
+            self.free_since = None;
         }
         if row.checkpoint_owner.is_none() {
             self.hand_over_since = None;
@@ -72,7 +72,8 @@ impl Machine {
     pub(super) fn observe(&mut self, row: Lease, now: Instant, told_at: Option<Instant>) {
         if let Some(doubt) = self.doubts.get(&row.key)
             && row.token == Some(doubt.token)
-            && row.owner.as_ref() == Some(&self.me)
+            // Also when somebody has asked for it meanwhile.
+            && row.holder() == Some(&self.me)
         {
             let (token, started) = (doubt.token, doubt.started);
             self.begin_tenure(now, row.clone(), token, started);

@@ -70,6 +70,11 @@ impl Table {
         }
     }
 
+    /// When the row last showed a sign of life.
+    pub(super) fn moved_at(&self, key: &LeaseKey) -> Duration {
+        self.past.get(key).map(|past| past.moved_at).unwrap_or_default()
+    }
+
     /// Applies a write as a store does; `is_past` says that the service has nothing of the shard any more.
     ///
     /// # Errors

@@ -154,7 +154,8 @@ impl Fleet {
             let age = self.now - sent;
             // Some failures on the way, and it takes longer; when it is too old, it may not begin any more.
             let is_due = age > Duration::from_secs(5) && age < Duration::from_secs(8);
-            if is_due && self.watch.disturbed_at < sent && self.watch.faults_since(sent) <= 2 {
+            let in_time = self.table.moved_at(&row.key).saturating_sub(sent) < Duration::from_secs(2);
+            if is_due && in_time && self.watch.disturbed_at < sent && self.watch.faults_since(sent) <= 2 {
                 late = Some(format!("w{number} took {} and does not know it", super::number(&row.key)));
             }
         }

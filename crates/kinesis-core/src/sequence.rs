@@ -26,7 +26,7 @@ enum Repr {
 
 /// The most digits that always fit 256 bits.
 const MAX_PACKED_DIGITS: usize = 77;
-/// The largest power of ten in a `u64`, and its exponent: digits are read and written in groups of 19.
+/// The largest power of ten in a `u64`, and its exponent: digits are written in groups of 19.
 const GROUP: u64 = 10_000_000_000_000_000_000;
 const GROUP_DIGITS: usize = 19;
 
@@ -93,24 +93,63 @@ fn multiply_add(limbs: &mut [u64; 4], by: u64, plus: u64) {
     }
 }
 
+/// The number of up to [`MAX_PACKED_DIGITS`] digits. Every record that is read has one, so it is read eight digits at a
+/// time.
+fn parse(digits: &[u8]) -> Option<[u64; 4]> {
+    const EIGHT: u64 = 100_000_000;
+    let (head, rest) = digits.split_at(digits.len() % 8);
+    let head = head
+        .iter()
+        .try_fold(0_u64, |value, digit| digit.is_ascii_digit().then(|| value * 10 + u64::from(digit - b'0')));
+    let mut limbs = [0, 0, 0, head?];
+    let (chunks, _) = rest.as_chunks::<8>();
+    for pair in chunks.chunks(2) {
+        match pair {
+            [high, low] => {
+                let value = eight_digits(*high)? * EIGHT + eight_digits(*low)?;
+                multiply_add(&mut limbs, EIGHT * EIGHT, value);
+            }
+            [last] => multiply_add(&mut limbs, EIGHT, eight_digits(*last)?),
+            _ => {}
+        }
+    }
+    Some(limbs)
+}
+
+/// The value of eight digits, in the eight bytes of one number at a time; `None` if one of them is no digit.
+fn eight_digits(chunk: [u8; 8]) -> Option<u64> {
+    const HIGH_HALVES: u64 = 0xF0F0_F0F0_F0F0_F0F0;
+    const ZEROS: u64 = 0x3030_3030_3030_3030;
+    let text = u64::from_le_bytes(chunk);
+    // The digits are 0x30 to 0x39: plus 6, they still begin with 3.
+    if text & HIGH_HALVES != ZEROS || text.wrapping_add(0x0606_0606_0606_0606) & HIGH_HALVES != ZEROS {
+        return None;
+    }
+    // The first digit is in the lowest byte. Each step joins neighbours: to pairs, to fours, to eight.
+    let digits = text - ZEROS;
+    let pairs = (digits * 10 + (digits >> 8)) & 0x00FF_00FF_00FF_00FF;
+    let fours = (pairs * 100 + (pairs >> 16)) & 0x0000_FFFF_0000_FFFF;
+    Some((fours * 10_000 + (fours >> 32)) & 0xFFFF_FFFF)
+}
+
 impl FromStr for SequenceNumber {
     type Err = InvalidSequenceNumber;
 
     fn from_str(text: &str) -> Result<Self, InvalidSequenceNumber> {
         let digits = text.as_bytes();
-        let plain = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
-        if !plain || (digits[0] == b'0' && digits.len() > 1) {
-            return Err(InvalidSequenceNumber);
+        match digits {
+            [] | [b'0', _, ..] => return Err(InvalidSequenceNumber),
+            _ if digits.len() > MAX_PACKED_DIGITS => {
+                let plain = digits.iter().all(u8::is_ascii_digit);
+                return if plain {
+                    Ok(Self(Repr::Long(Arc::from(text))))
+                } else {
+                    Err(InvalidSequenceNumber)
+                };
+            }
+            _ => {}
         }
-        if digits.len() > MAX_PACKED_DIGITS {
-            return Ok(Self(Repr::Long(Arc::from(text))));
-        }
-        let mut limbs = [0_u64; 4];
-        for group in digits.chunks(GROUP_DIGITS) {
-            let value = group.iter().fold(0_u64, |value, digit| value * 10 + u64::from(digit - b'0'));
-            multiply_add(&mut limbs, 10_u64.pow(group.len() as u32), value);
-        }
-        Ok(Self(Repr::Packed(limbs)))
+        parse(digits).map(|limbs| Self(Repr::Packed(limbs))).ok_or(InvalidSequenceNumber)
     }
 }
 
@@ -205,6 +244,17 @@ mod tests {
     fn other_text_is_refused() {
         for bad in ["", "00", "01", "-1", "+1", "1 ", "1a", "TRIM_HORIZON", "١"] {
             assert_eq!(bad.parse::<SequenceNumber>(), Err(InvalidSequenceNumber), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn one_wrong_character_anywhere_is_refused() {
+        let digits = "49590338271490256608559692538361571095921575989136588898";
+        for at in 0..digits.len() {
+            for wrong in ["/", ":", "@", "", " ", "\u{7f}"] {
+                let text = format!("{}{wrong}{}", &digits[..at], &digits[at + 1..]);
+                assert_eq!(text.parse::<SequenceNumber>().is_ok(), wrong.is_empty(), "{text}");
+            }
         }
     }
 

@@ -4,7 +4,8 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use aws_sdk_kinesis::Client;
-use aws_sdk_kinesis::operation::get_records::GetRecordsOutput;
+use aws_sdk_kinesis::error::SdkError;
+use aws_sdk_kinesis::operation::get_records::{GetRecordsError, GetRecordsOutput};
 use aws_sdk_kinesis::types::ShardIteratorType;
 use kinesis_core::aws::{DateHeader, FailureKind, ServiceFailure, date_time};
 use kinesis_core::directory::ShardInfo;
@@ -26,12 +27,28 @@ pub(crate) struct Calls {
     shard: ShardRef,
     max_records: i32,
     timeout: Duration,
+    #[cfg(feature = "fast-decode")]
+    fast: bool,
 }
 
 impl Calls {
     pub(crate) fn new(client: Client, shard: ShardRef, config: &PollConfig) -> Self {
         let max_records = i32::try_from(config.max_records).unwrap_or(i32::MAX);
-        Self { client, shard, max_records, timeout: config.attempt_timeout }
+        Self {
+            client,
+            shard,
+            max_records,
+            timeout: config.attempt_timeout,
+            #[cfg(feature = "fast-decode")]
+            fast: false,
+        }
+    }
+
+    /// Decodes pages without the SDK.
+    #[cfg(feature = "fast-decode")]
+    pub(crate) fn fast(mut self, fast: bool) -> Self {
+        self.fast = fast;
+        self
     }
 
     pub(crate) fn get_iterator(&self, start: &StartPosition) -> Pending {
@@ -90,17 +107,36 @@ impl Calls {
             .limit(self.max_records)
             .set_stream_arn(self.shard.stream().api_arn());
         let (timeout, meters) = (self.timeout, meters.clone());
-        Box::pin(async move {
-            let sent = Instant::now();
-            let answer = tokio::time::timeout(timeout, request.send()).await;
-            meters.fetched(sent.elapsed());
-            Event::Page(match answer {
-                Ok(Ok(output)) => page(output),
-                Ok(Err(error)) => Err(ServiceFailure::new(&error)),
-                Err(_) => Err(timed_out(timeout)),
-            })
-        })
+        #[cfg(feature = "fast-decode")]
+        if self.fast {
+            return Box::pin(async move {
+                let records = crate::fast::FastDecode::default();
+                let request = request.customize().interceptor(records.clone());
+                let mut event = read(request.send(), timeout, &meters).await;
+                if let (Event::Page(Ok(page)), Some(records)) = (&mut event, records.take()) {
+                    page.records = records;
+                }
+                event
+            });
+        }
+        Box::pin(async move { read(request.send(), timeout, &meters).await })
     }
+}
+
+/// Makes the call within the timeout.
+async fn read(
+    call: impl Future<Output = Result<GetRecordsOutput, SdkError<GetRecordsError>>>,
+    timeout: Duration,
+    meters: &Meters,
+) -> Event {
+    let sent = Instant::now();
+    let answer = tokio::time::timeout(timeout, call).await;
+    meters.fetched(sent.elapsed());
+    Event::Page(match answer {
+        Ok(Ok(output)) => page(output),
+        Ok(Err(error)) => Err(ServiceFailure::new(&error)),
+        Err(_) => Err(timed_out(timeout)),
+    })
 }
 
 fn timed_out(after: Duration) -> ServiceFailure {

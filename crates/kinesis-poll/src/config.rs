@@ -30,8 +30,9 @@ use crate::limits::{MAX_RECORDS_PER_READ, MIN_READ_INTERVAL, MIN_RETENTION};
 #[non_exhaustive]
 pub struct PollConfig {
     /// The least time from one GetRecords of a shard to the next, also while reading is behind; default 200 ms. The
-    /// service answers 5 reads a second and shard, shared by **all** consumers of the stream: with `n` of them, set
-    /// `n` times 200 ms. 0 means that floor; anything else below it is refused.
+    /// service answers 5 reads a second and shard, shared by **all** consumers of the stream. Readers adapt to that by
+    /// themselves; with `n` of them, `n` times 200 ms keeps any call from being refused. 0 means 200 ms; anything else
+    /// below it is refused.
     #[cfg_attr(feature = "serde", serde(with = "humantime_serde"))]
     pub min_interval: Duration,
     /// The time from one GetRecords to the next while the shard is read to its tip; default 1 s. While reading is

@@ -5,6 +5,8 @@ mod ahead;
 mod budget;
 mod calls;
 mod config;
+#[cfg(feature = "fast-decode")]
+mod fast;
 pub mod limits;
 mod machine;
 mod meters;

@@ -1,4 +1,9 @@
+<<<<<<< HEAD
 //! `bench`: measurements that are published.
+=======
+//! `bench formats`: the speed of the format crates, each against a plain call of what it builds on and against
+//! the other implementations, in one run; `bench read`: see [`read`].
+>>>>>>> ef53aca (Polling: a decoder of its own, and a benchmark of reading against the SDK)
 //!
 //! - `bench formats`: the speed of the format crates, each against a plain call of what it builds on and against the
 //!   other implementations, in one run.
@@ -8,6 +13,7 @@
 
 mod formats;
 mod machine;
+mod read;
 mod report;
 mod testkit;
 
@@ -74,8 +80,16 @@ impl Row {
     }
 }
 
+/// What to measure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Subject {
+    Formats,
+    Read,
+}
+
 pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
     match arguments(args)? {
+<<<<<<< HEAD
         (Subject::Formats, quick) => formats(workspace, quick),
         (Subject::Testkit, quick) => {
             let all = rows(&mut bench(workspace, "kinesis-testkit", &[], quick))?;
@@ -85,6 +99,14 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
 }
 
 fn formats(workspace: &Workspace, quick: bool) -> Result<()> {
+=======
+        (Subject::Formats, quick) => measure_formats(workspace, quick),
+        (Subject::Read, quick) => read::run(workspace, quick),
+    }
+}
+
+fn measure_formats(workspace: &Workspace, quick: bool) -> Result<()> {
+>>>>>>> ef53aca (Polling: a decoder of its own, and a benchmark of reading against the SDK)
     let folder = peers::install(workspace)?;
     let mut node = Command::new("node");
     node.arg(workspace.root().join("xtask/peers/bench_formats.js"))
@@ -109,6 +131,7 @@ fn formats(workspace: &Workspace, quick: bool) -> Result<()> {
     publish(workspace, &all, FORMATS_REPORT, &report::text(&all, &machine::describe(), quick))
 }
 
+<<<<<<< HEAD
 /// Prints the rows and writes their page.
 fn publish(workspace: &Workspace, all: &[Row], page: &str, text: &str) -> Result<()> {
     check_names(all)?;
@@ -135,14 +158,31 @@ fn arguments(args: &[String]) -> Result<(Subject, bool)> {
         ["formats"] => Ok((Subject::Formats, quick)),
         ["testkit"] => Ok((Subject::Testkit, quick)),
         _ => bail!("say `cargo xtask bench formats|testkit [{QUICK}]`"),
+=======
+fn arguments(args: &[String]) -> Result<(Subject, bool)> {
+    let (subject, quick) = match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        [subject] => (*subject, false),
+        [subject, QUICK] | [QUICK, subject] => (*subject, true),
+        _ => ("", false),
+    };
+    match subject {
+        "formats" => Ok((Subject::Formats, quick)),
+        "read" => Ok((Subject::Read, quick)),
+        _ => bail!("say `cargo xtask bench formats [{QUICK}]` or `cargo xtask bench read [{QUICK}]`"),
+>>>>>>> ef53aca (Polling: a decoder of its own, and a benchmark of reading against the SDK)
     }
 }
 
 /// The crate's benchmark, told to print rows; with the features of that crate alone.
 fn bench(workspace: &Workspace, package: &str, features: &[&str], quick: bool) -> Command {
+    bench_of(workspace, package, &[features, &["--benches"]].concat(), quick)
+}
+
+/// The same with the benchmarks that `which` selects.
+fn bench_of(workspace: &Workspace, package: &str, which: &[&str], quick: bool) -> Command {
     let mut cargo = process::cargo(workspace.root());
-    cargo.args(["bench", "--quiet", "--locked", "--package", package]).args(features);
-    cargo.args(["--benches", "--", "--rows"]);
+    cargo.args(["bench", "--quiet", "--locked", "--package", package]).args(which);
+    cargo.args(["--", "--rows"]);
     cargo.args(quick.then_some(QUICK));
     cargo
 }
@@ -183,6 +223,7 @@ mod tests {
     }
 
     #[test]
+<<<<<<< HEAD
     fn formats_and_the_testkit_can_be_measured() {
         let owned = |args: &[&str]| args.iter().map(|arg| (*arg).to_owned()).collect::<Vec<_>>();
         assert_eq!(arguments(&owned(&["formats"])).unwrap(), (Subject::Formats, false));
@@ -191,5 +232,18 @@ mod tests {
         assert!(arguments(&owned(&["testkit", "formats"])).is_err());
         assert!(arguments(&owned(&[])).is_err());
         assert!(arguments(&owned(&["other"])).is_err());
+=======
+    fn only_known_subjects_are_measured() {
+        let arguments = |args: &[&str]| {
+            let args: Vec<_> = args.iter().map(|arg| (*arg).to_owned()).collect();
+            super::arguments(&args)
+        };
+        assert_eq!(arguments(&["formats"]).unwrap(), (Subject::Formats, false));
+        assert_eq!(arguments(&["formats", QUICK]).unwrap(), (Subject::Formats, true));
+        assert_eq!(arguments(&[QUICK, "read"]).unwrap(), (Subject::Read, true));
+        assert!(arguments(&[]).is_err());
+        assert!(arguments(&["other"]).is_err());
+        assert!(arguments(&["read", "--slow"]).is_err());
+>>>>>>> ef53aca (Polling: a decoder of its own, and a benchmark of reading against the SDK)
     }
 }

@@ -14,21 +14,14 @@ const FIRST_CUT: f64 = 0.31;
 /// How much of its rate a reader keeps when it is refused again.
 const CUT: f64 = 0.862;
 
-/// By how much a rate of 1 read a second grows per second, in reads a second, after a change among the readers; faster
-/// rates grow less.
+/// By how much a rate of 1 read a second grows per second, in reads a second, after a refusal; faster rates grow less.
 const GROWTH: f64 = 0.02;
 
-/// To what part growth slows down while nothing changes among the readers: each step too far is a refused call.
+/// To what part growth slows down after that: each step too far is a refused call.
 const SETTLED: f64 = 0.28;
 
 /// How fast it slows down: to 37 % of the way within this time.
 const SETTLING: f64 = 45.0;
-
-/// The part of the latest calls that are refused when others come or go, as against those that growth costs.
-const DISTURBED: f64 = 0.2;
-
-/// The weight of the latest call in that part.
-const LATEST: f64 = 0.25;
 
 /// After this time without a refusal, somebody must have left: growth becomes faster and faster.
 const QUIET: Duration = Duration::from_secs(20);
@@ -39,7 +32,7 @@ const QUIET_GROWTH: f64 = 0.0008;
 /// No share is below this, in reads a second, unless the settings say so: five readers get one read a second each, and
 /// one beside a reader that gives way to nobody is not starved. Calls that are refused in a row are still made with
 /// growing delays.
-const LEAST: f64 = 0.92;
+const LEAST: f64 = 0.88;
 
 /// How far from their mean the times between reads lie. Readers in step would always refuse the same one.
 const JITTER: f64 = 0.1;
@@ -61,8 +54,6 @@ pub(super) struct Share {
     at: Option<Instant>,
     /// How fast it grows, from 1 down to `SETTLED`.
     pace: f64,
-    /// The part of the latest calls that were refused.
-    refused: f64,
     random: fastrand::Rng,
 }
 
@@ -77,7 +68,6 @@ impl Share {
             refused_at: None,
             at: None,
             pace: 1.0,
-            refused: 0.0,
             random: fastrand::Rng::with_seed(seed),
         }
     }
@@ -85,22 +75,14 @@ impl Share {
     /// A read was answered.
     pub(super) fn accepted(&mut self, now: Instant) {
         self.grow(now);
-        self.refused *= 1.0 - LATEST;
     }
 
     /// A read was refused because the shard's reads were used up.
     pub(super) fn refused(&mut self, now: Instant) {
         self.grow(now);
-        self.refused = self.refused.mul_add(1.0 - LATEST, LATEST);
-        if self.refused_at.is_none() {
-            self.rate *= FIRST_CUT;
-        } else {
-            if self.refused > DISTURBED {
-                self.pace = 1.0;
-            }
-            self.rate *= CUT;
-        }
-        self.rate = self.rate.max(LEAST.min(self.full));
+        let kept = if self.refused_at.is_none() { FIRST_CUT } else { CUT };
+        self.rate = (self.rate * kept).max(LEAST.min(self.full));
+        self.pace = 1.0;
         self.refused_at = Some(now);
     }
 
@@ -125,7 +107,6 @@ impl Share {
             if self.rate >= self.full {
                 self.rate = self.full;
                 self.refused_at = None;
-                self.pace = 1.0;
             }
         }
         self.at = Some(now);
@@ -166,7 +147,7 @@ mod tests {
         for _ in 0..100 {
             share.refused(now);
         }
-        assert!((1_032..=1_142).contains(&spacing_ms(&mut share)));
+        assert!((1_079..=1_194).contains(&spacing_ms(&mut share)));
     }
 
     #[test]

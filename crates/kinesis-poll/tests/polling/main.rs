@@ -1,6 +1,8 @@
 //! The source against the embedded service, in virtual time. One binary: each would link the SDK anew.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests too")]
 
+#[cfg(feature = "fast-decode")]
+mod decoding;
 mod failures;
 mod iterators;
 mod pacing;

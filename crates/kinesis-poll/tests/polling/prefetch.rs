@@ -24,7 +24,7 @@ fn filled(shards: usize, records: usize) -> TestKinesis {
     kinesis.create_stream(STREAM, shards).unwrap();
     let payload = Bytes::from(vec![b'x'; 100 * KIB]);
     for shard in 0..shards {
-        let key = u128::MAX / shards as u128 * shard as u128 + 1;
+        let key = u128::MAX / shards as u128 * shard as u128 + shards as u128;
         for _ in 0..records {
             kinesis.put_at(STREAM, key, "key", payload.clone()).unwrap();
         }

@@ -56,13 +56,8 @@ struct Task {
 const TASKS: &[Task] = &[
     Task {
         name: "bench",
-<<<<<<< HEAD
-        usage: "formats|testkit [--quick]",
-        about: "Measure the format crates, or the test service, and write its page",
-=======
-        usage: "formats|read [--quick]",
-        about: "Measure the formats against their peers, or reading against the SDK",
->>>>>>> ef53aca (Polling: a decoder of its own, and a benchmark of reading against the SDK)
+        usage: "formats|read|testkit [--quick]",
+        about: "Measure the format crates, reading, or the test service, and write its page",
         run: bench::run,
     },
     Task { name: "build", usage: "", about: "Compile every crate, test and example", run: run::build },

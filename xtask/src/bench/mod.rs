@@ -1,12 +1,8 @@
-<<<<<<< HEAD
 //! `bench`: measurements that are published.
-=======
-//! `bench formats`: the speed of the format crates, each against a plain call of what it builds on and against
-//! the other implementations, in one run; `bench read`: see [`read`].
->>>>>>> ef53aca (Polling: a decoder of its own, and a benchmark of reading against the SDK)
 //!
 //! - `bench formats`: the speed of the format crates, each against a plain call of what it builds on and against the
 //!   other implementations, in one run.
+//! - `bench read`: what reading costs, against a plain loop over the SDK.
 //! - `bench testkit`: the speed and the memory of the test service.
 //!
 //! Each prints one JSON line for each row and writes its page below `docs/benchmarks`.
@@ -80,17 +76,10 @@ impl Row {
     }
 }
 
-/// What to measure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Subject {
-    Formats,
-    Read,
-}
-
 pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
     match arguments(args)? {
-<<<<<<< HEAD
         (Subject::Formats, quick) => formats(workspace, quick),
+        (Subject::Read, quick) => read::run(workspace, quick),
         (Subject::Testkit, quick) => {
             let all = rows(&mut bench(workspace, "kinesis-testkit", &[], quick))?;
             publish(workspace, &all, TESTKIT_REPORT, &testkit::text(&all, &machine::describe(), quick))
@@ -99,14 +88,6 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
 }
 
 fn formats(workspace: &Workspace, quick: bool) -> Result<()> {
-=======
-        (Subject::Formats, quick) => measure_formats(workspace, quick),
-        (Subject::Read, quick) => read::run(workspace, quick),
-    }
-}
-
-fn measure_formats(workspace: &Workspace, quick: bool) -> Result<()> {
->>>>>>> ef53aca (Polling: a decoder of its own, and a benchmark of reading against the SDK)
     let folder = peers::install(workspace)?;
     let mut node = Command::new("node");
     node.arg(workspace.root().join("xtask/peers/bench_formats.js"))
@@ -131,7 +112,6 @@ fn measure_formats(workspace: &Workspace, quick: bool) -> Result<()> {
     publish(workspace, &all, FORMATS_REPORT, &report::text(&all, &machine::describe(), quick))
 }
 
-<<<<<<< HEAD
 /// Prints the rows and writes their page.
 fn publish(workspace: &Workspace, all: &[Row], page: &str, text: &str) -> Result<()> {
     check_names(all)?;
@@ -147,6 +127,7 @@ fn publish(workspace: &Workspace, all: &[Row], page: &str, text: &str) -> Result
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Subject {
     Formats,
+    Read,
     Testkit,
 }
 
@@ -156,33 +137,17 @@ fn arguments(args: &[String]) -> Result<(Subject, bool)> {
     let subjects: Vec<&str> = args.iter().map(String::as_str).filter(|arg| *arg != QUICK).collect();
     match subjects.as_slice() {
         ["formats"] => Ok((Subject::Formats, quick)),
+        ["read"] => Ok((Subject::Read, quick)),
         ["testkit"] => Ok((Subject::Testkit, quick)),
-        _ => bail!("say `cargo xtask bench formats|testkit [{QUICK}]`"),
-=======
-fn arguments(args: &[String]) -> Result<(Subject, bool)> {
-    let (subject, quick) = match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        [subject] => (*subject, false),
-        [subject, QUICK] | [QUICK, subject] => (*subject, true),
-        _ => ("", false),
-    };
-    match subject {
-        "formats" => Ok((Subject::Formats, quick)),
-        "read" => Ok((Subject::Read, quick)),
-        _ => bail!("say `cargo xtask bench formats [{QUICK}]` or `cargo xtask bench read [{QUICK}]`"),
->>>>>>> ef53aca (Polling: a decoder of its own, and a benchmark of reading against the SDK)
+        _ => bail!("say `cargo xtask bench formats|read|testkit [{QUICK}]`"),
     }
 }
 
 /// The crate's benchmark, told to print rows; with the features of that crate alone.
 fn bench(workspace: &Workspace, package: &str, features: &[&str], quick: bool) -> Command {
-    bench_of(workspace, package, &[features, &["--benches"]].concat(), quick)
-}
-
-/// The same with the benchmarks that `which` selects.
-fn bench_of(workspace: &Workspace, package: &str, which: &[&str], quick: bool) -> Command {
     let mut cargo = process::cargo(workspace.root());
-    cargo.args(["bench", "--quiet", "--locked", "--package", package]).args(which);
-    cargo.args(["--", "--rows"]);
+    cargo.args(["bench", "--quiet", "--locked", "--package", package]).args(features);
+    cargo.args(["--benches", "--", "--rows"]);
     cargo.args(quick.then_some(QUICK));
     cargo
 }
@@ -223,27 +188,14 @@ mod tests {
     }
 
     #[test]
-<<<<<<< HEAD
     fn formats_and_the_testkit_can_be_measured() {
         let owned = |args: &[&str]| args.iter().map(|arg| (*arg).to_owned()).collect::<Vec<_>>();
         assert_eq!(arguments(&owned(&["formats"])).unwrap(), (Subject::Formats, false));
         assert_eq!(arguments(&owned(&[QUICK, "formats"])).unwrap(), (Subject::Formats, true));
+        assert_eq!(arguments(&owned(&["read"])).unwrap(), (Subject::Read, false));
         assert_eq!(arguments(&owned(&["testkit", QUICK])).unwrap(), (Subject::Testkit, true));
         assert!(arguments(&owned(&["testkit", "formats"])).is_err());
         assert!(arguments(&owned(&[])).is_err());
         assert!(arguments(&owned(&["other"])).is_err());
-=======
-    fn only_known_subjects_are_measured() {
-        let arguments = |args: &[&str]| {
-            let args: Vec<_> = args.iter().map(|arg| (*arg).to_owned()).collect();
-            super::arguments(&args)
-        };
-        assert_eq!(arguments(&["formats"]).unwrap(), (Subject::Formats, false));
-        assert_eq!(arguments(&["formats", QUICK]).unwrap(), (Subject::Formats, true));
-        assert_eq!(arguments(&[QUICK, "read"]).unwrap(), (Subject::Read, true));
-        assert!(arguments(&[]).is_err());
-        assert!(arguments(&["other"]).is_err());
-        assert!(arguments(&["read", "--slow"]).is_err());
->>>>>>> ef53aca (Polling: a decoder of its own, and a benchmark of reading against the SDK)
     }
 }

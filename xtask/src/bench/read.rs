@@ -9,7 +9,7 @@ use std::fs;
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
-use super::{bench_of, machine};
+use super::{bench, machine};
 use crate::process;
 use crate::workspace::Workspace;
 
@@ -44,8 +44,7 @@ Not run: the same against the real service, which takes an account, and against 
 ";
 
 pub(super) fn run(workspace: &Workspace, quick: bool) -> Result<()> {
-    let mut command =
-        bench_of(workspace, "kinesis-poll", &["--features", "fast-decode", "--bench", "read"], quick);
+    let mut command = bench(workspace, "kinesis-poll", &["--features", "fast-decode"], quick);
     eprintln!("$ {}", process::shown(&command));
     let text = process::capture(&mut command)?;
     let rows: Vec<Value> = text

@@ -19,7 +19,6 @@ const REPORT: &str = "docs/benchmarks/read-paths.md";
 const LIMIT: f64 = 1.05;
 
 /// Rows of records so small that what is done for each of them shows.
-const SMALL: &str = "_100b_";
 
 const INTRODUCTION: &str = "\
 # Cost of the read paths

@@ -18,8 +18,6 @@ const REPORT: &str = "docs/benchmarks/read-paths.md";
 /// What reading may cost compared with the plain loop, for records of 1 KB and more.
 const LIMIT: f64 = 1.05;
 
-/// Rows of records so small that what is done for each of them shows.
-
 const INTRODUCTION: &str = "\
 # Cost of the read paths
 

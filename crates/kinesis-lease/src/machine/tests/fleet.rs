@@ -1,5 +1,6 @@
 //! What a whole fleet must do, whatever happens to its members.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::sim::{self, Faults, Fleet, Settings};
@@ -83,6 +84,17 @@ fn few_leases_move_when_the_fleet_changes() {
     assert_stable(&mut fleet, "12 workers again");
 }
 
+/// Which of the shards get no owner in time. (What has got one may be on its way to another a moment later.)
+fn not_taken_within(fleet: &mut Fleet, mut left: BTreeSet<u32>, limit: Duration) -> BTreeSet<u32> {
+    let end = fleet.now + limit;
+    while !left.is_empty() && fleet.now < end {
+        fleet.run(Duration::from_millis(100));
+        let unowned = fleet.unowned();
+        left.retain(|shard| unowned.contains(shard));
+    }
+    left
+}
+
 /// S-043: what a crashed worker held is taken within the expiry and two looks.
 #[test]
 fn leases_of_a_crashed_worker_are_taken_within_the_expiry_and_two_looks() {
@@ -94,11 +106,12 @@ fn leases_of_a_crashed_worker_are_taken_within_the_expiry_and_two_looks() {
         fleet.run(secs(60));
         let victim = fleet.workers()[0];
         fleet.crash(victim);
-        assert_eq!(fleet.unowned().len(), 4, "seed {seed}");
+        let left = fleet.unowned();
+        assert_eq!(left.len(), 4, "seed {seed}");
         // Observers judge from the moment they saw the last heartbeat: up to one look after it was written. Looks are
         // 1 s apart by up to 10 %, calls take up to 80 ms, and the slowest clock is 2 % slow.
-        fleet.run(Duration::from_millis(10_200 + 3 * 1_180));
-        assert_eq!(fleet.unowned().len(), 0, "seed {seed}");
+        let late = not_taken_within(&mut fleet, left, Duration::from_millis(10_200 + 3 * 1_180));
+        assert_eq!(late, BTreeSet::new(), "seed {seed}");
     }
 }
 
@@ -113,8 +126,12 @@ fn leases_of_a_stopped_worker_are_taken_at_once() {
         fleet.run(secs(60));
         let stopped = fleet.workers()[1];
         fleet.stop(stopped);
-        fleet.run(Duration::from_millis(3_500));
-        assert_eq!(fleet.unowned().len(), 0, "seed {seed}");
+        let left = fleet.unowned();
+        assert_eq!(left.len(), 3, "seed {seed}");
+        // The first look may leave one to another worker, which leaves it to the first.
+        let late = not_taken_within(&mut fleet, left, Duration::from_millis(2_600));
+        assert_eq!(late, BTreeSet::new(), "seed {seed}");
+        fleet.run(secs(1));
         assert!(!fleet.workers().contains(&stopped), "seed {seed}: it has stopped");
     }
 }

@@ -7,13 +7,13 @@ macro_rules! mutants {
     ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
         /// A fault that the simulation must find.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        #[allow(dead_code, reason = "named by the feature `sim` only")]
+        #[allow(dead_code, unreachable_pub, reason = "named by the feature `sim` only")]
         #[non_exhaustive]
         pub enum Mutant {
             $($(#[doc = $doc])+ $name,)+
         }
 
-        #[allow(dead_code, reason = "named by the feature `sim` only")]
+        #[allow(dead_code, unreachable_pub, reason = "named by the feature `sim` only")]
         impl Mutant {
             /// All of them.
             pub const ALL: &[Self] = &[$(Self::$name,)+];

@@ -116,6 +116,8 @@ mod tests {
 
     use super::*;
 
+    /// S-242, S-244, S-247: the page has a row for each way to read, with and without a poll period, and says where the
+    /// limit does not hold.
     #[test]
     fn rows_over_the_limit_are_named() {
         let rows = [

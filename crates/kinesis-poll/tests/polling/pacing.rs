@@ -75,7 +75,7 @@ async fn a_poll_period_is_the_least_spacing_of_reads() {
     assert_eq!(spacing(&kinesis), [7 * SECOND; 8]);
 }
 
-/// S-071, S-072, S-077: a caller that gets control back every second while the gate is shut keeps the period, hears
+/// S-071, S-072, S-076, S-077: a caller that gets control back every second while the gate is shut keeps the period, hears
 /// nothing, and finds the delays after failures where they were.
 #[tokio::test(start_paused = true)]
 async fn a_gate_waited_for_in_slices_keeps_its_period() {

@@ -22,6 +22,18 @@ struct Example {
     check: fn(&str) -> Result<()>,
 }
 
+impl Example {
+    /// One that says at its end how many orders it has worked on.
+    const fn served(binary: &'static str, args: &'static [&'static str]) -> Self {
+        Self { binary, env: &[], args, limit: MINUTE, check: every_order }
+    }
+
+    const fn with(mut self, env: &'static [(&'static str, &'static str)]) -> Self {
+        self.env = env;
+        self
+    }
+}
+
 /// Examples that bring their own Kinesis.
 const ALONE: &[Example] = &[
     Example {
@@ -52,51 +64,16 @@ const WITH_POSTGRES: &[Example] = &[Example {
 /// Examples that want an endpoint, in the order in which they run against one test server: the first makes the
 /// stream and fills it, the others read it.
 const SERVED: &[Example] = &[
-    Example { binary: "producer", env: &[], args: &[], limit: MINUTE, check: every_order },
-    Example {
-        binary: "basic-consumer",
-        env: &[],
-        args: &["--until", "100"],
-        limit: MINUTE,
-        check: every_order,
-    },
-    Example {
-        binary: "efo-consumer",
-        env: &[],
-        args: &["--until", "100"],
-        limit: MINUTE,
-        check: every_order,
-    },
-    Example {
-        binary: "multi-worker",
-        env: &[("WORKER_ID", "worker-1")],
-        args: &["--until", "100"],
-        limit: MINUTE,
-        check: every_order,
-    },
-    Example {
-        binary: "dynamodb-leases",
-        env: &[("WORKER_ID", "worker-1")],
-        args: &["--until", "100"],
-        limit: MINUTE,
-        check: every_order,
-    },
-    Example {
-        binary: "dynamodb-leases",
-        env: &[("WORKER_ID", "worker-1")],
-        args: &["--until", "100", "--application", "kcl-leases", "--kcl"],
-        limit: MINUTE,
-        check: every_order,
-    },
-    Example {
-        binary: "custom-lease-store",
-        env: &[],
-        args: &["--until", "100"],
-        limit: MINUTE,
-        check: every_order,
-    },
+    Example::served("producer", &[]),
+    Example::served("basic-consumer", &["--until", "100"]),
+    Example::served("efo-consumer", &["--until", "100"]),
+    Example::served("multi-worker", &["--until", "100"]).with(&[("WORKER_ID", "worker-1")]),
+    Example::served("dynamodb-leases", &["--until", "100"]).with(&[("WORKER_ID", "worker-1")]),
+    Example::served("dynamodb-leases", &["--until", "100", "--application", "kcl-leases", "--kcl"])
+        .with(&[("WORKER_ID", "worker-1")]),
+    Example::served("custom-lease-store", &["--until", "100"]),
     // It has a stream of its own.
-    Example { binary: "compressed-aggregated", env: &[], args: &[], limit: MINUTE, check: every_order },
+    Example::served("compressed-aggregated", &[]),
 ];
 
 const MINUTE: Duration = Duration::from_secs(60);

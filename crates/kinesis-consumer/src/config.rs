@@ -194,7 +194,7 @@ pub struct ConsumerConfig {
 }
 
 /// Longer times are mistakes, and sums of them would overflow.
-const MAX_DURATION: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+pub(crate) const MAX_DURATION: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 impl Default for ConsumerConfig {
     fn default() -> Self {

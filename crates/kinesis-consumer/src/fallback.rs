@@ -14,9 +14,7 @@ use kinesis_poll::PollSource;
 use tokio::time::Instant;
 
 use crate::ConfigError;
-
-/// Times longer than this are mistakes, and sums of them would overflow.
-const MAX_DURATION: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+use crate::config::MAX_DURATION;
 
 /// The settings of a [`FallbackSource`].
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,5 +1,7 @@
 //! The seam between reading and everything above it: a shard source opens readers, a reader yields events.
 
+mod place;
+
 use std::fmt;
 use std::time::Duration;
 
@@ -8,6 +10,8 @@ use bytes::Bytes;
 
 use crate::directory::ShardInfo;
 use crate::{BoxError, Encryption, PartitionKey, SequenceNumber, ShardRef, StartPosition, Timestamp};
+
+pub use place::{GapWatch, Tip};
 
 /// A way to read shards: by polling, by enhanced fan-out, or a user's own.
 pub trait ShardSource: fmt::Debug + Send + Sync + 'static {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
-use kinesis_core::lease::{CoolDown, FieldWrite, Lease, LeaseKey, PrivateValue, StoreError};
+use kinesis_core::lease::{CoolDown, FieldWrite, Lease, LeaseKey, PrivateValue, ScanPage, StoreError};
 use kinesis_core::{Checkpoint, HashKeyRange, Position, ShardId, Timestamp};
 use serde_json::{Map, Value as Json};
 use sqlx::Row as _;
@@ -162,6 +162,18 @@ fn list(shards: &[ShardId]) -> String {
 /// The key of a row, which is readable even where the rest is not.
 pub(crate) fn read_key(row: &dyn Columns) -> Result<LeaseKey, String> {
     Ok(LeaseKey::new(parsed(row, "application")?, parsed(row, "stream")?, parsed(row, "shard")?))
+}
+
+/// Reads the rows of a page whose end the caller knows.
+pub(crate) fn read_page<R: Columns>(rows: &[R], cursor: Option<String>) -> ScanPage {
+    let mut page = ScanPage::new(Vec::with_capacity(rows.len()), cursor);
+    for row in rows {
+        match read(row) {
+            Ok(lease) => page.leases.push(lease),
+            Err(error) => page.unreadable.push(error),
+        }
+    }
+    page
 }
 
 /// Reads a row.

@@ -11,8 +11,8 @@ use common::*;
 use kinesis_core::Checkpoint;
 use kinesis_core::lease::conformance::{ForeignWriter, StoreFactory};
 use kinesis_lease::{
-    Change, Durability, FieldWrite, Guard, HeartbeatMode, Lease, LeaseConfig, LeaseKey, LeaseStore,
-    LeaseStoreSource, LeaseWrite, Outcome, SqliteStore, StoreError, ops,
+    Change, Durability, FieldWrite, Guard, Lease, LeaseKey, LeaseStore, LeaseStoreSource, LeaseWrite,
+    Outcome, SqliteStore, StoreError, ops,
 };
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions};
 use tempfile::TempDir;
@@ -286,40 +286,11 @@ async fn a_checkpoint_outlives_its_store() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn workers_share_the_leases_of_one_file() {
     let file = File::new();
-    let directory = FakeDirectory::open(4);
-    let config = LeaseConfig::default().look_interval(millis(100));
-    let start = |name: &'static str| {
+    workers_share_leases(|| {
         let path = file.path();
-        let source = LeaseStoreSource::factory(move || SqliteStore::open(path.clone()));
-        builder(source, &directory, name).heartbeat(HeartbeatMode::OwnThread).config(config.clone()).start()
-    };
-    let (first, mut events) = start("a").await.unwrap();
-    let mut held = Vec::new();
-    for number in 0..4 {
-        let tenure = acquired(&mut events).await;
-        tenure.checkpoint(at(100 + number)).await.unwrap();
-        held.push(tenure);
-    }
-    let (second, mut others) = start("b").await.unwrap();
-    let releasing = tokio::spawn(async move {
-        while let Some(event) = events.next().await {
-            if let kinesis_lease::LeaseEvent::HandOver { key, .. } = event {
-                let tenure = held.iter().find(|tenure| *tenure.key() == key).unwrap();
-                tenure.release(None).await.unwrap();
-            }
-        }
-    });
-    let mut taken = Vec::new();
-    for _ in 0..2 {
-        taken.push(acquired(&mut others).await);
-    }
-    assert!(first.shutdown(secs(10)).await.is_complete());
-    releasing.await.unwrap();
-    for _ in 0..2 {
-        taken.push(acquired(&mut others).await);
-    }
-    assert!(taken.iter().all(|tenure| tenure.lease().checkpoint >= at(100)));
-    assert!(second.shutdown(secs(10)).await.is_complete());
+        LeaseStoreSource::factory(move || SqliteStore::open(path.clone()))
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -339,23 +310,5 @@ async fn an_unusable_file_fails_the_start_with_the_call_that_failed() {
 #[tokio::test(flavor = "current_thread")]
 async fn a_blocked_runtime_holds_up_no_heartbeat() {
     let file = File::new();
-    let directory = FakeDirectory::open(2);
-    let store = SqliteStore::open(file.path()).await.unwrap();
-    let config = LeaseConfig::default()
-        .expiry(millis(2_000))
-        .heartbeat_interval(millis(300))
-        .look_interval(millis(200));
-    let builder = builder(store.clone(), &directory, "a").config(config.clone());
-    let (coordinator, mut events) = builder.heartbeat(HeartbeatMode::OwnThread).start().await.unwrap();
-    let held = [acquired(&mut events).await, acquired(&mut events).await];
-    std::thread::sleep(config.expiry * 3);
-    for tenure in &held {
-        assert!(!tenure.ownership().is_lost());
-        tenure.checkpoint(at(5)).await.unwrap();
-    }
-    assert!(coordinator.shutdown(secs(10)).await.is_complete());
-    let rows = store.get(&[key(0), key(1)]).await.unwrap();
-    assert!(
-        rows.into_iter().flatten().all(|row| row.epoch == 1 && row.counter > 10 && row.checkpoint == at(5))
-    );
+    a_blocked_runtime_keeps_its_leases(SqliteStore::open(file.path()).await.unwrap()).await;
 }

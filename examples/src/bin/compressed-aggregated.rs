@@ -73,14 +73,7 @@ async fn main() -> anyhow::Result<()> {
             }
         })
         .build()?;
-    let signal = examples::stop_signal()?;
-    let all = tally.clone();
-    let stop = async move {
-        tokio::select! {
-            () = signal => {}
-            () = all.reached(Some(u64::from(args.records))) => {}
-        }
-    };
+    let stop = examples::stop_signal_or(tally.clone(), Some(u64::from(args.records)))?;
     let report = consumer.run(stop).await?;
     println!("processed {} records", tally.total());
     ensure!(report.is_clean(), "some work was not finished");

@@ -151,17 +151,7 @@ impl ShardTask {
                             attempts = self.attempts();
                         }
                         Next::DeadLetter => {
-                            let bad = left.remove(0);
-                            let reason = reason_of(class);
-                            self.send_dead_letter(
-                                &bad,
-                                reason,
-                                attempts.failures(),
-                                kinesis_core::error_chain(&*error),
-                            )
-                            .await?;
-                            self.progress.finish_range(bad.record.position(), bad.record.position());
-                            self.progress.taken(bad.record.position());
+                            self.skip(&left.remove(0), class, &attempts, &error).await?;
                             attempts = self.attempts();
                         }
                     }
@@ -231,9 +221,7 @@ impl ShardTask {
             }
             let (class, _) = describe(&*error);
             if let Next::DeadLetter = self.after_failure(&mut attempts, class, &error).await? {
-                let reason = reason_of(class);
-                self.send_dead_letter(&wire, reason, attempts.failures(), kinesis_core::error_chain(&*error))
-                    .await?;
+                self.send_dead_letter(&wire, reason_of(class), &attempts, &error).await?;
                 self.progress.finish(ticket);
                 break;
             }
@@ -257,13 +245,7 @@ impl ShardTask {
                 Next::Retry => self.offer_record_again(&service, ticket, wire, attempts).await?,
                 Next::DeadLetter => {
                     let reason = DeadLetterReason::AttemptsExhausted;
-                    self.send_dead_letter(
-                        &wire,
-                        reason,
-                        attempts.failures(),
-                        kinesis_core::error_chain(&*error),
-                    )
-                    .await?;
+                    self.send_dead_letter(&wire, reason, &attempts, &error).await?;
                     self.progress.finish(ticket);
                     self.in_hand = None;
                 }
@@ -283,13 +265,7 @@ impl ShardTask {
         if !failure.skip {
             self.after_failure(&mut attempts, FailureClass::Permanent, &error).await?;
         }
-        self.send_dead_letter(
-            &wire,
-            DeadLetterReason::Undecodable,
-            attempts.failures(),
-            kinesis_core::error_chain(&*error),
-        )
-        .await?;
+        self.send_dead_letter(&wire, DeadLetterReason::Undecodable, &attempts, &error).await?;
         self.progress.finish(ticket);
         self.progress.taken(wire.record.position());
         self.in_hand = None;
@@ -340,16 +316,31 @@ impl ShardTask {
         }
     }
 
+    /// Leaves a record of a batch out: it is finished once the dead-letter service has it.
+    pub(super) async fn skip(
+        &mut self,
+        bad: &WireRecord,
+        class: FailureClass,
+        attempts: &Attempts,
+        error: &BoxError,
+    ) -> Result<(), Ending> {
+        self.send_dead_letter(bad, reason_of(class), attempts, error).await?;
+        self.progress.finish_range(bad.record.position(), bad.record.position());
+        self.progress.taken(bad.record.position());
+        Ok(())
+    }
+
     /// Gives a record to the dead-letter service; tries until that has accepted it, because the record counts as
     /// finished afterwards.
-    pub(super) async fn send_dead_letter(
+    async fn send_dead_letter(
         &mut self,
         wire: &WireRecord,
         reason: DeadLetterReason,
-        attempts: u32,
-        error: String,
+        attempts: &Attempts,
+        error: &BoxError,
     ) -> Result<(), Ending> {
-        let letter = DeadLetter::new(wire.record.clone(), reason, attempts, error);
+        let text = kinesis_core::error_chain(&**error);
+        let letter = DeadLetter::new(wire.record.clone(), reason, attempts.failures(), text);
         let position = wire.record.position();
         let mut tries = self.attempts();
         loop {
@@ -400,7 +391,7 @@ fn count_before(records: &[WireRecord], position: &Position) -> usize {
     records.partition_point(|wire| wire.record.position() < position).min(records.len() - 1)
 }
 
-pub(super) fn reason_of(class: FailureClass) -> DeadLetterReason {
+fn reason_of(class: FailureClass) -> DeadLetterReason {
     match class {
         FailureClass::Permanent => DeadLetterReason::PermanentFailure,
         _ => DeadLetterReason::AttemptsExhausted,

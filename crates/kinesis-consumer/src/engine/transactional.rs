@@ -7,7 +7,7 @@ use kinesis_core::processing::CheckpointError;
 use tokio::time::{Instant, timeout};
 
 use super::control::Interrupt;
-use super::deliver::{Next, call_batch, describe, reason_of};
+use super::deliver::{Next, call_batch, describe};
 use super::shard::{Ending, ShardTask};
 use super::wire::WireRecord;
 use crate::door::BatchService;
@@ -63,11 +63,7 @@ impl ShardTask {
                     attempts = self.attempts();
                 }
                 Next::DeadLetter => {
-                    let bad = left.remove(0);
-                    let failures = attempts.failures();
-                    self.send_dead_letter(&bad, reason_of(class), failures, error_chain(&*error)).await?;
-                    self.progress.finish_range(bad.record.position(), bad.record.position());
-                    self.progress.taken(bad.record.position());
+                    self.skip(&left.remove(0), class, &attempts, &error).await?;
                     attempts = self.attempts();
                 }
             }

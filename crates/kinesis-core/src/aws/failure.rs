@@ -95,6 +95,13 @@ impl ServiceFailure {
         self.request_id.as_deref()
     }
 
+    /// Whether the service refuses the sequence number to start at as one that it has no longer. A number of another
+    /// shard ("It encodes ...") is a mistake of the caller, and starting this shard anew would hide it.
+    #[must_use]
+    pub fn is_rejected_position(&self) -> bool {
+        self.code() == Some("InvalidArgumentException") && !self.text.contains("It encodes")
+    }
+
     /// Whether the same call can succeed later without anybody changing anything.
     #[must_use]
     pub fn is_retryable(&self) -> bool {

@@ -34,7 +34,7 @@ impl EfoMachine {
         } else {
             // It may have arrived, and count, even now.
             self.last.called = Some(now);
-            self.cursor.lost();
+            self.cursor.tip.lost();
             let text = format!("no answer within {millis} ms");
             self.failed(now, &ServiceFailure::local(FailureKind::Timeout, text));
         }
@@ -70,7 +70,7 @@ impl EfoMachine {
         match failure.kind() {
             FailureKind::InUse => self.contended(now, failure),
             FailureKind::Invalid => {
-                if is_rejected_position(failure) && self.cursor.fall_back(now, &self.asked) {
+                if failure.is_rejected_position() && self.cursor.fall_back(now, &self.asked) {
                     tracing::warn!(
                         shard = %self.shard,
                         start = %self.asked,
@@ -107,7 +107,7 @@ impl EfoMachine {
     /// The subscription ended.
     pub(super) fn closed(&mut self, now: Instant, failure: Option<ServiceFailure>) {
         let Phase::Open { heard, .. } = self.phase else { return };
-        self.cursor.lost();
+        self.cursor.tip.lost();
         let Some(failure) = failure else {
             if self.said_last {
                 self.end(Vec::new());
@@ -204,10 +204,4 @@ impl EfoMachine {
 fn is_to_come(start: &StartPosition, service_time: Option<Timestamp>) -> bool {
     let StartPosition::AtTimestamp { timestamp } = start else { return false };
     service_time.is_none_or(|time| *timestamp >= time)
-}
-
-/// Whether the service refuses the sequence number to start at as one that it has no longer. A number of another
-/// shard is a mistake of the caller, and starting this shard anew would hide it.
-fn is_rejected_position(failure: &ServiceFailure) -> bool {
-    failure.code() == Some("InvalidArgumentException") && !failure.to_string().contains("It encodes")
 }

@@ -235,13 +235,13 @@ impl EfoMachine {
     ) {
         // The service counts from when the call arrived, which was before now.
         self.last.called = Some(now);
-        self.cursor.learn_time(now, service_time);
+        self.cursor.tip.learn_time(now, service_time);
         if let Err(failure) = answer {
-            self.cursor.lost();
+            self.cursor.tip.lost();
             return self.refused(now, &failure, service_time);
         }
         self.last.accepted = Some(now);
-        if self.cursor.accepts(&self.asked) {
+        if self.cursor.tip.accepts(&self.asked) {
             self.said_last = false;
             let watch = Watch::new(now, self.config.silence_timeout);
             self.phase = Phase::Open { watch, heard: false };

@@ -281,17 +281,8 @@ impl LeaseStore for PostgresStore {
         let mut rows = self.rows(query, self.begin()).await.map_err(|error| self.failed(error))?;
         let more = rows.len() > request.limit;
         rows.truncate(request.limit);
-        let mut page = ScanPage::default();
-        if let Some(last) = rows.iter().rev().find_map(|row| columns::read_key(row).ok()).filter(|_| more) {
-            page.cursor = Some(cursor_of(&last));
-        }
-        for row in &rows {
-            match columns::read(row) {
-                Ok(lease) => page.leases.push(lease),
-                Err(error) => page.unreadable.push(error),
-            }
-        }
-        Ok(page)
+        let last = rows.iter().rev().find_map(|row| columns::read_key(row).ok()).filter(|_| more);
+        Ok(columns::read_page(&rows, last.map(|last| cursor_of(&last))))
     }
 
     async fn apply(&self, writes: &[LeaseWrite]) -> Vec<Result<Outcome, StoreError>> {

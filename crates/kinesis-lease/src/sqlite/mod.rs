@@ -337,17 +337,8 @@ impl LeaseStore for SqliteStore {
         let mut rows = query.bind(limit).fetch_all(&self.pool).await.map_err(|error| self.failed(error))?;
         let more = rows.len() > request.limit;
         rows.truncate(request.limit);
-        let mut page = ScanPage::default();
-        if let Some(last) = rows.last().filter(|_| more) {
-            page.cursor = columns::read_key(last).ok().map(|key| cursor_of(&key));
-        }
-        for row in &rows {
-            match columns::read(row) {
-                Ok(lease) => page.leases.push(lease),
-                Err(error) => page.unreadable.push(error),
-            }
-        }
-        Ok(page)
+        let last = rows.last().filter(|_| more).and_then(|last| columns::read_key(last).ok());
+        Ok(columns::read_page(&rows, last.map(|last| cursor_of(&last))))
     }
 
     async fn apply(&self, writes: &[LeaseWrite]) -> Vec<Result<Outcome, StoreError>> {

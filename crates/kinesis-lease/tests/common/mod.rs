@@ -9,8 +9,9 @@ use async_trait::async_trait;
 use kinesis_core::directory::{DirectoryError, ShardDirectory, ShardInfo, ShardPage, StreamDescription};
 use kinesis_core::{ApplicationName, Checkpoint, Position, ShardId, StreamRef, Timestamp, WorkerId};
 use kinesis_lease::{
-    Coordinator, CoordinatorBuilder, HeartbeatMode, Lease, LeaseEvent, LeaseEvents, LeaseKey, LeaseStore,
-    LeaseStoreSource, LeaseWrite, MemoryStore, Outcome, ScanPage, ScanRequest, StoreError, Tenure,
+    Coordinator, CoordinatorBuilder, HeartbeatMode, Lease, LeaseConfig, LeaseEvent, LeaseEvents, LeaseKey,
+    LeaseStore, LeaseStoreSource, LeaseWrite, MemoryStore, Outcome, ScanPage, ScanRequest, StoreError,
+    Tenure,
 };
 
 pub(crate) fn stream() -> StreamRef {
@@ -294,4 +295,67 @@ pub(crate) async fn until_async(what: &str, mut holds: impl AsyncFnMut() -> bool
         tokio::time::sleep(millis(100)).await;
     }
     panic!("never happened: {what}");
+}
+
+/// Two workers share the leases of what `source` opens, one takes over what the other releases, and checkpoints go on.
+pub(crate) async fn workers_share_leases(source: impl Fn() -> LeaseStoreSource + Send + Sync) {
+    let directory = FakeDirectory::open(4);
+    let config = LeaseConfig::default().look_interval(millis(100));
+    let start = |name: &'static str| {
+        let builder = builder(source(), &directory, name).heartbeat(HeartbeatMode::OwnThread);
+        builder.config(config.clone()).start()
+    };
+    let (first, mut events) = start("a").await.unwrap();
+    let mut held = Vec::new();
+    for number in 0..4 {
+        let tenure = acquired(&mut events).await;
+        tenure.checkpoint(at(100 + number)).await.unwrap();
+        held.push(tenure);
+    }
+    let (second, mut others) = start("b").await.unwrap();
+    let releasing = tokio::spawn(async move {
+        while let Some(event) = events.next().await {
+            if let LeaseEvent::HandOver { key, .. } = event {
+                let tenure = held.iter().find(|tenure| *tenure.key() == key).unwrap();
+                tenure.release(None).await.unwrap();
+            }
+        }
+    });
+    let mut taken = Vec::new();
+    for _ in 0..2 {
+        taken.push(acquired(&mut others).await);
+    }
+    assert!(first.shutdown(secs(10)).await.is_complete());
+    releasing.await.unwrap();
+    for _ in 0..2 {
+        taken.push(acquired(&mut others).await);
+    }
+    assert!(taken.iter().all(|tenure| tenure.lease().checkpoint >= at(100)));
+    assert!(second.shutdown(secs(10)).await.is_complete());
+}
+
+/// A runtime that is blocked for three expiries holds up no heartbeat, also of a store that was opened on it.
+pub(crate) async fn a_blocked_runtime_keeps_its_leases<S>(store: S)
+where
+    S: LeaseStore + Clone,
+    LeaseStoreSource: From<S>,
+{
+    let directory = FakeDirectory::open(2);
+    let config = LeaseConfig::default()
+        .expiry(millis(2_000))
+        .heartbeat_interval(millis(300))
+        .look_interval(millis(200));
+    let builder = builder(LeaseStoreSource::from(store.clone()), &directory, "a").config(config.clone());
+    let (coordinator, mut events) = builder.heartbeat(HeartbeatMode::OwnThread).start().await.unwrap();
+    let held = [acquired(&mut events).await, acquired(&mut events).await];
+    std::thread::sleep(config.expiry * 3);
+    for tenure in &held {
+        assert!(!tenure.ownership().is_lost());
+        tenure.checkpoint(at(5)).await.unwrap();
+    }
+    assert!(coordinator.shutdown(secs(10)).await.is_complete());
+    let rows = store.get(&[key(0), key(1)]).await.unwrap();
+    assert!(
+        rows.into_iter().flatten().all(|row| row.epoch == 1 && row.counter > 10 && row.checkpoint == at(5))
+    );
 }

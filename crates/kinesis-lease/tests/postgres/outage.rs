@@ -6,14 +6,15 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 use kinesis_core::Checkpoint;
 use kinesis_lease::{
-    HeartbeatMode, Lease, LeaseConfig, LeaseStore, LeaseStoreSource, LeaseWrite, Outcome, PostgresStore,
-    StoreError,
+    HeartbeatMode, Lease, LeaseConfig, LeaseStore, LeaseWrite, Outcome, PostgresStore, StoreError,
 };
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{AssertSqlSafe, Connection as _};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::common::{FakeDirectory, acquired, at, builder, key, millis, secs};
+use crate::common::{
+    FakeDirectory, a_blocked_runtime_keeps_its_leases, acquired, at, builder, key, millis, secs,
+};
 use crate::server::{Server, url};
 use crate::table::Table;
 
@@ -197,24 +198,7 @@ async fn a_blocked_runtime_holds_up_no_heartbeat() {
     let absent = [key(9)];
     let open = futures_util::future::join_all((0..8).map(|_| store.get(&absent)));
     assert!(open.await.iter().all(Result::is_ok));
-    let directory = FakeDirectory::open(2);
-    let config = LeaseConfig::default()
-        .expiry(millis(2_000))
-        .heartbeat_interval(millis(300))
-        .look_interval(millis(200));
-    let builder = builder(LeaseStoreSource::from(store.clone()), &directory, "a").config(config.clone());
-    let (coordinator, mut events) = builder.heartbeat(HeartbeatMode::OwnThread).start().await.unwrap();
-    let held = [acquired(&mut events).await, acquired(&mut events).await];
-    std::thread::sleep(config.expiry * 3);
-    for tenure in &held {
-        assert!(!tenure.ownership().is_lost());
-        tenure.checkpoint(at(5)).await.unwrap();
-    }
-    assert!(coordinator.shutdown(secs(10)).await.is_complete());
-    let rows = store.get(&[key(0), key(1)]).await.unwrap();
-    assert!(
-        rows.into_iter().flatten().all(|row| row.epoch == 1 && row.counter > 10 && row.checkpoint == at(5))
-    );
+    a_blocked_runtime_keeps_its_leases(store).await;
 }
 
 /// F-22: a commit that worked but whose reply was lost is recognised as our own write.

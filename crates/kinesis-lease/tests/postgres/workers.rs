@@ -6,7 +6,9 @@ use kinesis_lease::{
 };
 use std::sync::Arc;
 
-use crate::common::{FakeDirectory, acquired, at, builder, key, millis, secs, stream, worker};
+use crate::common::{
+    FakeDirectory, acquired, at, builder, key, millis, stream, worker, workers_share_leases,
+};
 use crate::table::Table;
 
 /// S-042, S-046: two workers share the leases of one table, and one takes over what the other releases.
@@ -14,39 +16,7 @@ use crate::table::Table;
 #[ignore = "needs postgres"]
 async fn workers_share_the_leases_of_one_table() {
     let table = Table::new();
-    let directory = FakeDirectory::open(4);
-    let config = LeaseConfig::default().look_interval(millis(100));
-    let start = |name: &'static str| {
-        let builder = builder(table.store(), &directory, name).heartbeat(HeartbeatMode::OwnThread);
-        builder.config(config.clone()).start()
-    };
-    let (first, mut events) = start("a").await.unwrap();
-    let mut held = Vec::new();
-    for number in 0..4 {
-        let tenure = acquired(&mut events).await;
-        tenure.checkpoint(at(100 + number)).await.unwrap();
-        held.push(tenure);
-    }
-    let (second, mut others) = start("b").await.unwrap();
-    let releasing = tokio::spawn(async move {
-        while let Some(event) = events.next().await {
-            if let kinesis_lease::LeaseEvent::HandOver { key, .. } = event {
-                let tenure = held.iter().find(|tenure| *tenure.key() == key).unwrap();
-                tenure.release(None).await.unwrap();
-            }
-        }
-    });
-    let mut taken = Vec::new();
-    for _ in 0..2 {
-        taken.push(acquired(&mut others).await);
-    }
-    assert!(first.shutdown(secs(10)).await.is_complete());
-    releasing.await.unwrap();
-    for _ in 0..2 {
-        taken.push(acquired(&mut others).await);
-    }
-    assert!(taken.iter().all(|tenure| tenure.lease().checkpoint >= at(100)));
-    assert!(second.shutdown(secs(10)).await.is_complete());
+    workers_share_leases(|| table.store().into()).await;
 }
 
 /// S-043: the leases of a worker that vanished without a word are taken after the expiry.

@@ -184,7 +184,7 @@ impl PollMachine {
         answer: Result<String, ServiceFailure>,
         service_time: Option<Timestamp>,
     ) -> Result<(), SourceError> {
-        self.cursor.learn_time(now, service_time);
+        self.cursor.tip.learn_time(now, service_time);
         let failure = match answer {
             Ok(token) => {
                 if self.cursor.accepts(&self.asked) {
@@ -194,9 +194,9 @@ impl PollMachine {
             }
             Err(failure) => failure,
         };
-        self.cursor.opening_failed();
+        self.cursor.tip.lost();
         if failure.kind() == FailureKind::Invalid {
-            if is_rejected_position(&failure) && self.cursor.fall_back(now, &self.asked) {
+            if failure.is_rejected_position() && self.cursor.fall_back(now, &self.asked) {
                 tracing::warn!(
                     shard = %self.shard,
                     start = %self.asked,
@@ -318,10 +318,4 @@ impl PollMachine {
             self.outbox.push_back(SourceEvent::Degraded { reason: format!("{action}: {failure}") });
         }
     }
-}
-
-/// Whether the service refuses the sequence number to start at as one that it has no longer. A number of another
-/// shard is a mistake of the caller, and starting this shard anew would hide it.
-fn is_rejected_position(failure: &ServiceFailure) -> bool {
-    failure.code() == Some("InvalidArgumentException") && !failure.to_string().contains("It encodes")
 }

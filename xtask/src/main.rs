@@ -106,7 +106,7 @@ const TASKS: &[Task] = &[
     Task {
         name: "examples",
         usage: "",
-        about: "Run every example in release mode and check its result",
+        about: "Run every example and check its result",
         run: examples::run,
     },
     Task {

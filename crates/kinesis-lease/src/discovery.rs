@@ -30,7 +30,9 @@ pub(crate) fn plan(
 ) -> Vec<Vec<Lease>> {
     let first_start = rows.is_empty();
     let start = original(start, rows);
+    // Shards whose children are to be read from their first record.
     let mut known: BTreeSet<ShardId> = rows.keys().map(|key| key.shard().clone()).collect();
+    let behind = ancestors(shards, &known);
     let listed: BTreeSet<&ShardId> = shards.iter().map(|shard| &shard.id).collect();
     let mut left: Vec<&ShardInfo> = shards.iter().filter(|shard| !known.contains(&shard.id)).collect();
     left.sort_by(|a, b| a.id.cmp(&b.id));
@@ -50,11 +52,15 @@ pub(crate) fn plan(
         for shard in ready {
             decided.insert(shard.id.clone());
             let descends = !first_start && shard.parents.iter().any(|parent| known.contains(parent));
-            let lease =
-                if descends { Some(child(template, shard)) } else { at_start(template, shard, &start) };
+            let is_past = first_start || behind.contains(&shard.id);
+            let lease = if descends {
+                known.insert(shard.id.clone());
+                Some(child(template, shard))
+            } else {
+                at_start(template, shard, &start, is_past)
+            };
             generation.extend(lease);
         }
-        known.extend(generation.iter().map(|lease: &Lease| lease.key.shard().clone()));
         if !generation.is_empty() {
             generations.push(generation);
         }
@@ -141,10 +147,27 @@ fn original(start: &Start, rows: &BTreeMap<LeaseKey, Lease>) -> Start {
     }
 }
 
-fn at_start(template: &LeaseKey, shard: &ShardInfo, start: &Start) -> Option<Lease> {
+/// What listed shards descend from that have a row.
+fn ancestors(shards: &[ShardInfo], known: &BTreeSet<ShardId>) -> BTreeSet<ShardId> {
+    let parents: BTreeMap<&ShardId, &[ShardId]> =
+        shards.iter().map(|shard| (&shard.id, &shard.parents[..])).collect();
+    let mut found = BTreeSet::new();
+    let mut left: Vec<&ShardId> = known.iter().collect();
+    while let Some(shard) = left.pop() {
+        for parent in parents.get(shard).copied().unwrap_or_default() {
+            if found.insert(parent.clone()) {
+                left.push(parent);
+            }
+        }
+    }
+    found
+}
+
+fn at_start(template: &LeaseKey, shard: &ShardInfo, start: &Start, is_past: bool) -> Option<Lease> {
     match start {
         Start::TrimHorizon => Some(lease(template, shard, Checkpoint::TrimHorizon, None)),
-        Start::Latest { .. } if shard.closed => None,
+        // Closed before the first start; others may have been closed since, and have records behind the anchor.
+        Start::Latest { .. } if shard.closed && is_past => None,
         Start::Latest { anchor } => Some(lease(template, shard, Checkpoint::Latest, Some(*anchor))),
         // Closed shards may have records after that time, too.
         Start::AtTimestamp { anchor } => Some(lease(template, shard, Checkpoint::AtTimestamp, Some(*anchor))),
@@ -233,6 +256,19 @@ mod tests {
     #[test]
     fn old_closed_shards_are_not_made_by_a_later_discovery_at_the_tip() {
         assert_eq!(planned("old! a<old new", "a", &LATEST), [vec!["new LATEST"]]);
+    }
+
+    /// A shard that was closed after the first start, before anybody saw it, has records behind the anchor; so have its
+    /// children.
+    #[test]
+    fn shards_that_were_closed_unseen_are_read_from_the_anchor() {
+        let expected = [vec!["lost LATEST"], vec!["b LATEST", "c LATEST"]];
+        assert_eq!(planned("lost! b<lost c<lost a", "a", &LATEST), expected);
+        assert_eq!(
+            planned("older! old!<older a<old", "a", &LATEST),
+            Vec::<Vec<String>>::new(),
+            "before the start"
+        );
     }
 
     #[test]

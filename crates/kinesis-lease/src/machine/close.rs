@@ -141,6 +141,8 @@ impl Machine {
         match result {
             Ok(mut found) => {
                 let look = found.look.take();
+                // A listing cannot show a shard that was made after it began.
+                found.gone.retain(|key| self.seen.get(key).is_some_and(|seen| seen.first_seen <= began));
                 let last = std::mem::replace(&mut self.found, found);
                 let twice = |key: &&LeaseKey| last.gone.contains(*key) || mutant::is_on(Mutant::GoneAtOnce);
                 let gone: Vec<LeaseKey> = self.found.gone.iter().filter(twice).cloned().collect();
@@ -154,7 +156,11 @@ impl Machine {
                     None => self.look_soon(),
                 }
             }
-            Err(error) => self.warn(LeaseWarning::Discovery(error)),
+            Err(error) => {
+                // Listings that are not one after the other prove nothing.
+                self.found = Found::default();
+                self.warn(LeaseWarning::Discovery(error));
+            }
         }
     }
 

@@ -180,6 +180,8 @@ pub(crate) struct Machine {
     warned_at: Option<Instant>,
     released: Vec<LeaseKey>,
     lost_in_stop: Vec<LeaseKey>,
+    /// What was to be given back at a stop, and may still be ours.
+    unsettled: BTreeSet<LeaseKey>,
     actions: Vec<Action>,
 }
 
@@ -209,6 +211,7 @@ impl Machine {
             warned_at: None,
             released: Vec::new(),
             lost_in_stop: Vec::new(),
+            unsettled: BTreeSet::new(),
             actions: Vec::new(),
         }
     }
@@ -231,6 +234,12 @@ impl Machine {
         }
     }
 
+    /// How many leases are held, those of which only the last write is to be made included.
+    #[cfg(any(test, feature = "sim"))]
+    pub(crate) fn held_count(&self) -> usize {
+        self.held.len()
+    }
+
     /// The tenure whose writes of a row are ours.
     #[cfg(any(test, feature = "sim"))]
     pub(crate) fn tenure_of(&self, key: &LeaseKey) -> Option<TenureToken> {
@@ -245,7 +254,10 @@ impl Machine {
 
     /// Whether a stop is done: nothing is held and nothing under way.
     pub(crate) fn is_stopped(&self) -> bool {
-        self.phase == Phase::Stopping && self.held.is_empty() && self.batches.is_empty()
+        self.phase == Phase::Stopping
+            && self.held.is_empty()
+            && self.batches.is_empty()
+            && self.unsettled.is_empty()
     }
 
     /// What was released since the stop began, and what was not or not surely.
@@ -348,6 +360,10 @@ impl Machine {
                 }
                 Purpose::Request | Purpose::GiveBack | Purpose::Collect => {
                     self.busy.remove(&key);
+                    if result.is_err() && purpose != Purpose::Collect && self.phase == Phase::Stopping {
+                        // The next look shows whether it is still ours.
+                        self.unsettled.insert(key);
+                    }
                 }
             }
         }

@@ -245,6 +245,10 @@ impl Fleet {
             return;
         }
         found.stopping_since = Some(now);
+        if !self.watch.gentle || self.watch.is_disturbed(now) {
+            // It may have been the only one who had seen a crash, or have asked for a lease with a call that is late.
+            self.disturbed();
+        }
         self.step(worker, Event::Request(Request::Stop));
     }
 

@@ -33,6 +33,11 @@ pub(super) struct Watch {
 }
 
 impl Watch {
+    /// Whether there was a crash or the like a short while ago.
+    pub(super) fn is_disturbed(&self, now: Duration) -> bool {
+        now.saturating_sub(self.disturbed_at) < Duration::from_secs(20)
+    }
+
     /// The fleet is disturbed until then.
     pub(super) fn until(&mut self, until: Duration) {
         self.disturbed_at = self.disturbed_at.max(until);
@@ -171,7 +176,9 @@ impl Fleet {
             let belief = worker.config.belief().div_f64(worker.rate) + Duration::from_millis(10);
             let until = |key| worker.proven.get(key).copied().unwrap_or_default() + belief;
             if let Some(key) = worker.believes.keys().find(|key| self.now > until(key)) {
-                late = Some(format!("w{number} goes on believing in {}", super::number(key)));
+                let since = worker.proven.get(key).copied().unwrap_or_default().as_secs_f64();
+                late =
+                    Some(format!("w{number} goes on believing in {} since {since:.3}", super::number(key)));
             }
         }
         if let Some(late) = late {
@@ -235,7 +242,7 @@ impl Fleet {
     fn survey_calls(&mut self) {
         let mut busy = None;
         for (number, worker) in &mut self.workers {
-            let held = u32::try_from(worker.believes.len()).unwrap_or(u32::MAX);
+            let held = u32::try_from(worker.machine.held_count()).unwrap_or(u32::MAX);
             let limit = 16 + 4 * held.max(std::mem::replace(&mut worker.most_held, held));
             let calls = std::mem::take(&mut worker.calls);
             if calls > limit {

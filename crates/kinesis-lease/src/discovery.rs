@@ -30,9 +30,9 @@ pub(crate) fn plan(
 ) -> Vec<Vec<Lease>> {
     let first_start = rows.is_empty();
     let start = original(start, rows);
-    // Shards whose children are to be read from their first record.
+    // Shards whose children are read from their first record.
     let mut known: BTreeSet<ShardId> = rows.keys().map(|key| key.shard().clone()).collect();
-    let behind = ancestors(shards, &known);
+    let past = past(shards, rows);
     let listed: BTreeSet<&ShardId> = shards.iter().map(|shard| &shard.id).collect();
     let mut left: Vec<&ShardInfo> = shards.iter().filter(|shard| !known.contains(&shard.id)).collect();
     left.sort_by(|a, b| a.id.cmp(&b.id));
@@ -52,7 +52,7 @@ pub(crate) fn plan(
         for shard in ready {
             decided.insert(shard.id.clone());
             let descends = !first_start && shard.parents.iter().any(|parent| known.contains(parent));
-            let is_past = first_start || behind.contains(&shard.id);
+            let is_past = first_start || past.contains(&shard.id);
             let lease = if descends {
                 known.insert(shard.id.clone());
                 Some(child(template, shard))
@@ -147,15 +147,23 @@ fn original(start: &Start, rows: &BTreeMap<LeaseKey, Lease>) -> Start {
     }
 }
 
-/// What listed shards descend from that have a row.
-fn ancestors(shards: &[ShardInfo], known: &BTreeSet<ShardId>) -> BTreeSet<ShardId> {
-    let parents: BTreeMap<&ShardId, &[ShardId]> =
-        shards.iter().map(|shard| (&shard.id, &shard.parents[..])).collect();
+/// What those shards descend from that have a row, by the rows and by the listing: either may miss some.
+///
+/// What was closed before the first start is among them, as all shards that were open then have rows. Only a first
+/// start that came half-way leaves others: shards that were open, have no row, and may be closed by now.
+fn past(shards: &[ShardInfo], rows: &BTreeMap<LeaseKey, Lease>) -> BTreeSet<ShardId> {
+    let mut parents: BTreeMap<&ShardId, Vec<&ShardId>> = BTreeMap::new();
+    for shard in shards {
+        parents.entry(&shard.id).or_default().extend(&shard.parents);
+    }
+    for row in rows.values() {
+        parents.entry(row.key.shard()).or_default().extend(&row.parents);
+    }
     let mut found = BTreeSet::new();
-    let mut left: Vec<&ShardId> = known.iter().collect();
+    let mut left: Vec<&ShardId> = rows.keys().map(LeaseKey::shard).collect();
     while let Some(shard) = left.pop() {
-        for parent in parents.get(shard).copied().unwrap_or_default() {
-            if found.insert(parent.clone()) {
+        for parent in parents.get(shard).into_iter().flatten() {
+            if found.insert((*parent).clone()) {
                 left.push(parent);
             }
         }
@@ -166,8 +174,8 @@ fn ancestors(shards: &[ShardInfo], known: &BTreeSet<ShardId>) -> BTreeSet<ShardI
 fn at_start(template: &LeaseKey, shard: &ShardInfo, start: &Start, is_past: bool) -> Option<Lease> {
     match start {
         Start::TrimHorizon => Some(lease(template, shard, Checkpoint::TrimHorizon, None)),
-        // Closed before the first start; others may have been closed since, and have records behind the anchor.
-        Start::Latest { .. } if shard.closed && is_past => None,
+        // Others may have been closed since the first start, and have records behind the anchor.
+        Start::Latest { .. } if shard.closed && (is_past || mutant::is_on(Mutant::ClosedUnseen)) => None,
         Start::Latest { anchor } => Some(lease(template, shard, Checkpoint::Latest, Some(*anchor))),
         // Closed shards may have records after that time, too.
         Start::AtTimestamp { anchor } => Some(lease(template, shard, Checkpoint::AtTimestamp, Some(*anchor))),

@@ -161,6 +161,8 @@ pub(crate) struct Machine {
     unreadable: BTreeSet<LeaseKey>,
     /// What the last listing found: it takes two of them to believe that a shard is gone.
     found: Found,
+    /// When that listing began.
+    listed_at: Option<Instant>,
     /// Since when finished leases are needed by nothing.
     spent_since: BTreeMap<LeaseKey, Instant>,
     /// Rows that a take, request or other write of ours is under way for.
@@ -180,8 +182,8 @@ pub(crate) struct Machine {
     warned_at: Option<Instant>,
     released: Vec<LeaseKey>,
     lost_in_stop: Vec<LeaseKey>,
-    /// What was to be given back at a stop, and may still be ours.
-    unsettled: BTreeSet<LeaseKey>,
+    /// Rows that may name us, as the outcome of a write is unknown, and since when: the next look shows it.
+    unsettled: BTreeMap<LeaseKey, Instant>,
     actions: Vec<Action>,
 }
 
@@ -198,6 +200,7 @@ impl Machine {
             seen: BTreeMap::new(),
             unreadable: BTreeSet::new(),
             found: Found::default(),
+            listed_at: None,
             spent_since: BTreeMap::new(),
             busy: BTreeSet::new(),
             doubts: BTreeMap::new(),
@@ -211,7 +214,7 @@ impl Machine {
             warned_at: None,
             released: Vec::new(),
             lost_in_stop: Vec::new(),
-            unsettled: BTreeSet::new(),
+            unsettled: BTreeMap::new(),
             actions: Vec::new(),
         }
     }
@@ -257,13 +260,14 @@ impl Machine {
         self.phase == Phase::Stopping
             && self.held.is_empty()
             && self.batches.is_empty()
-            && self.unsettled.is_empty()
+            && (self.unsettled.is_empty() || mutant::is_on(Mutant::StopUnsettled))
     }
 
     /// What was released since the stop began, and what was not or not surely.
     pub(crate) fn stop_report(&self) -> (Vec<LeaseKey>, Vec<LeaseKey>) {
-        let left = self.held.keys().chain(&self.lost_in_stop).cloned().collect();
-        (self.released.clone(), left)
+        let left = self.held.keys().chain(&self.lost_in_stop).chain(self.unsettled.keys());
+        let left: BTreeSet<LeaseKey> = left.cloned().collect();
+        (self.released.clone(), left.into_iter().collect())
     }
 
     /// Knows a row that has looked like that since then, before the first look.
@@ -326,7 +330,7 @@ impl Machine {
 
     fn applied(&mut self, now: Instant, batch: BatchId, results: Vec<Result<Outcome, Arc<StoreError>>>) {
         let Some(Batch { started, items }) = self.batches.remove(&batch) else { return };
-        let mut answered = false;
+        let (mut answered, mut unsettled) = (false, false);
         let mut results = results.into_iter();
         for (key, purpose) in items {
             let missing = || Err(Arc::new(StoreError::unavailable("the store gave too few results")));
@@ -345,6 +349,12 @@ impl Machine {
                 self.observe(row.clone(), now, Some(now));
             }
             answered |= result.is_ok();
+            if result.is_err()
+                && matches!(purpose, Purpose::Take { .. } | Purpose::Request | Purpose::GiveBack)
+            {
+                unsettled = true;
+                self.unsettled.insert(key.clone(), now);
+            }
             match purpose {
                 Purpose::Hold => self.held_write_ended(now, &key, started, result),
                 Purpose::Take { token } => self.take_ended(now, &key, token, started, result),
@@ -360,16 +370,15 @@ impl Machine {
                 }
                 Purpose::Request | Purpose::GiveBack | Purpose::Collect => {
                     self.busy.remove(&key);
-                    if result.is_err() && purpose != Purpose::Collect && self.phase == Phase::Stopping {
-                        // The next look shows whether it is still ours.
-                        self.unsettled.insert(key);
-                    }
                 }
             }
         }
         if self.phase == Phase::Stopping && answered {
             // A request that came too late to be taken back was answered meanwhile.
             self.give_back(now);
+        }
+        if self.phase == Phase::Stopping && unsettled {
+            self.look_soon();
         }
     }
 

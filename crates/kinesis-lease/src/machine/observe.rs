@@ -156,14 +156,17 @@ impl Machine {
             }
         }
         self.doubts.retain(|_, doubt| now < doubt.started + self.config.expiry);
+        self.unsettled.retain(|_, at| *at > look.started);
         match self.phase {
             Phase::Running => self.balance(now, look.started),
             Phase::NotTaking => {}
             Phase::Stopping if mutant::is_on(Mutant::TakesWhileStopping) => self.balance(now, look.started),
             Phase::Stopping if mutant::is_on(Mutant::RequestsLeft) => {}
             Phase::Stopping => {
-                self.unsettled.clear();
                 self.give_back(now);
+                if !self.unsettled.is_empty() {
+                    self.look_soon();
+                }
             }
         }
     }

@@ -88,6 +88,7 @@ impl Fleet {
     }
 
     fn next_generation(&mut self, worker: usize) {
+        let now = self.now;
         let Some(found) = self.workers.get_mut(&worker) else { return };
         let Some(discovery) = &mut found.discovery else { return };
         if let Some(generation) = discovery.generations.front() {
@@ -100,6 +101,7 @@ impl Fleet {
         found.discovery = None;
         let first = !std::mem::replace(&mut found.started, true);
         if first {
+            found.started_at = Some(now);
             self.note(|| format!("w{worker} has started"));
             self.plan(worker);
         } else {

@@ -11,7 +11,7 @@ use super::consumer::{Deed, Pending};
 use super::discover::Discovery;
 use super::faults::{Fate, Faults};
 use super::stream::Stream;
-use super::table::{Table, TaggedWrite, Taking, is_end, token_of};
+use super::table::{Table, TaggedWrite, Taking, is_end, names, token_of};
 use super::watch::Watch;
 use super::{Coverage, number};
 use crate::LeaseConfig;
@@ -84,6 +84,8 @@ pub(super) struct Worker {
     pub(super) cut_until: Duration,
     /// Whether the first discovery is done.
     pub(super) started: bool,
+    /// When it was.
+    pub(super) started_at: Option<Duration>,
     pub(super) stopping_since: Option<Duration>,
     pub(super) believes: BTreeMap<LeaseKey, TenureToken>,
     /// When the last write began that the worker knows to be in the row: what it may go on believing from.
@@ -92,6 +94,8 @@ pub(super) struct Worker {
     sent: BTreeMap<BatchId, (Duration, Tenures)>,
     /// When a write of a tenure failed last.
     failed: BTreeMap<LeaseKey, (TenureToken, Duration)>,
+    /// When the first write of a tenure was sent whose outcome is unknown.
+    unsure: BTreeMap<LeaseKey, (TenureToken, Duration)>,
     pub(super) takings: BTreeMap<TenureToken, Duration>,
     pub(super) pending: BTreeMap<ReplyId, Pending>,
     pub(super) next_reply: ReplyId,
@@ -107,6 +111,13 @@ pub(super) struct Worker {
     pub(super) most_held: u32,
     /// The machine's own deadline, in the fleet's time.
     deadline: Option<Duration>,
+}
+
+impl Worker {
+    /// Whether it takes whatever is free.
+    pub(super) fn is_able(&self) -> bool {
+        self.started && self.stopping_since.is_none() && self.config.max_leases.is_none()
+    }
 }
 
 pub(crate) struct Fleet {
@@ -185,11 +196,13 @@ impl Fleet {
             paused_until: Duration::ZERO,
             cut_until: Duration::ZERO,
             started: false,
+            started_at: None,
             stopping_since: None,
             believes: BTreeMap::new(),
             proven: BTreeMap::new(),
             sent: BTreeMap::new(),
             failed: BTreeMap::new(),
+            unsure: BTreeMap::new(),
             takings: BTreeMap::new(),
             pending: BTreeMap::new(),
             next_reply: 0,
@@ -245,11 +258,17 @@ impl Fleet {
             return;
         }
         found.stopping_since = Some(now);
-        if !self.watch.gentle || self.watch.is_disturbed(now) {
-            // It may have been the only one who had seen a crash, or have asked for a lease with a call that is late.
+        self.forget_crashes();
+        self.step(worker, Event::Request(Request::Stop));
+    }
+
+    /// When those who watched the leases of the dead are gone, the expiry begins anew for those who joined later.
+    fn forget_crashes(&mut self) {
+        let crash = self.watch.disturbed_at;
+        let knows = |worker: &Worker| worker.is_able() && worker.started_at.is_some_and(|at| at <= crash);
+        if self.now < crash + self.aftermath() && !self.workers.values().any(knows) {
             self.disturbed();
         }
-        self.step(worker, Event::Request(Request::Stop));
     }
 
     /// Lets the fleet live for a while, and looks at it every second.
@@ -490,15 +509,26 @@ impl Fleet {
         let Some((sent, writes)) = worker.sent.remove(batch) else { return };
         for (result, (key, tenure)) in results.iter().zip(writes) {
             match tenure.filter(|_| result.is_err()) {
-                Some(tenure) => worker.failed.insert(key, (tenure, now)),
+                Some(tenure) => worker.failed.insert(key.clone(), (tenure, now)),
                 None => worker.failed.remove(&key),
             };
-            let row = match result {
-                Ok(Outcome::Applied(row) | Outcome::Refused { current: Some(row) }) => row,
-                _ => continue,
+            let Some(tenure) = tenure else { continue };
+            let unsure = worker.unsure.get(&key).filter(|(of, _)| *of == tenure).map(|(_, since)| *since);
+            // Replies do not come in the order of the calls. A refusal that shows the tenure proves that one of the
+            // tries before is in the row, and maybe only the first.
+            let proof = match result {
+                Ok(Outcome::Applied(row)) if row.token == Some(tenure) => Some(sent),
+                Ok(Outcome::Refused { current: Some(row) }) if row.token == Some(tenure) => unsure,
+                Ok(_) => None,
+                Err(_) => {
+                    worker.unsure.insert(key, (tenure, unsure.unwrap_or(sent)));
+                    continue;
+                }
             };
-            if worker.believes.get(&row.key).copied() == row.token && row.token.is_some() {
-                worker.proven.insert(row.key.clone(), sent);
+            worker.unsure.remove(&key);
+            if worker.believes.get(&key) == Some(&tenure) {
+                let proven = worker.proven.entry(key).or_default();
+                *proven = (*proven).max(proof.unwrap_or_default());
             }
         }
     }
@@ -551,6 +581,12 @@ impl Fleet {
                 });
                 if row.is_finished() && is_end(&tagged.write) {
                     self.stored_end(shard);
+                }
+                let is_gone =
+                    |worker: Option<&Worker>| worker.is_none_or(|worker| worker.stopping_since.is_some());
+                if names(&tagged.write, worker) && is_gone(self.workers.get(&worker)) {
+                    // A call that was late: from now on a lease is promised to somebody who is dead.
+                    self.disturbed();
                 }
             }
             _ => {

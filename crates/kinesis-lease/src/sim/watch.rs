@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kinesis_core::lease::{Lease, TenureToken};
 
-use super::fleet::Fleet;
+use super::fleet::{Fleet, Worker};
 use super::key;
 
 /// What the checks remember.
@@ -26,18 +26,13 @@ pub(super) struct Watch {
     /// Takings whose replies did not come.
     pub(super) unanswered: BTreeSet<TenureToken>,
     /// The last crash, pause or cut, or its end.
-    disturbed_at: Duration,
+    pub(super) disturbed_at: Duration,
     unowned_since: BTreeMap<u32, Duration>,
     epochs: BTreeMap<u32, u64>,
     tokens: BTreeSet<TenureToken>,
 }
 
 impl Watch {
-    /// Whether there was a crash or the like a short while ago.
-    pub(super) fn is_disturbed(&self, now: Duration) -> bool {
-        now.saturating_sub(self.disturbed_at) < Duration::from_secs(20)
-    }
-
     /// The fleet is disturbed until then.
     pub(super) fn until(&mut self, until: Duration) {
         self.disturbed_at = self.disturbed_at.max(until);
@@ -97,7 +92,7 @@ impl Fleet {
     }
 
     /// How long a crash or pause leaves traces: leases of the dead, and leases on their way to them.
-    fn aftermath(&self) -> Duration {
+    pub(super) fn aftermath(&self) -> Duration {
         let config = &self.settings.config;
         let hand_over = if self.watch.gentle { Duration::ZERO } else { config.hand_over_timeout };
         config.expiry.mul_f64(1.1) + Duration::from_secs(3) + hand_over
@@ -122,13 +117,8 @@ impl Fleet {
 
     /// Whether there is a worker that can take whatever is free.
     fn is_able(&self) -> bool {
-        self.workers.values().any(|worker| {
-            worker.started
-                && worker.stopping_since.is_none()
-                && worker.config.max_leases.is_none()
-                && worker.paused_until <= self.now
-                && worker.cut_until <= self.now
-        })
+        let is_there = |worker: &Worker| worker.paused_until <= self.now && worker.cut_until <= self.now;
+        self.workers.values().any(|worker| worker.is_able() && is_there(worker))
     }
 
     /// Looks at everything.
@@ -176,9 +166,7 @@ impl Fleet {
             let belief = worker.config.belief().div_f64(worker.rate) + Duration::from_millis(10);
             let until = |key| worker.proven.get(key).copied().unwrap_or_default() + belief;
             if let Some(key) = worker.believes.keys().find(|key| self.now > until(key)) {
-                let since = worker.proven.get(key).copied().unwrap_or_default().as_secs_f64();
-                late =
-                    Some(format!("w{number} goes on believing in {} since {since:.3}", super::number(key)));
+                late = Some(format!("w{number} goes on believing in {}", super::number(key)));
             }
         }
         if let Some(late) = late {
@@ -189,7 +177,7 @@ impl Fleet {
     /// Where nothing fails, callers are answered soon.
     fn survey_answers(&mut self) {
         let limit = Duration::from_secs(2);
-        let waits = |(_, worker): &(&usize, &super::fleet::Worker)| {
+        let waits = |(_, worker): &(&usize, &Worker)| {
             worker.pending.values().any(|pending| self.now - pending.since > limit)
         };
         let late = self.workers.iter().find(waits).map(|(number, _)| *number);

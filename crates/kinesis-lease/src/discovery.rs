@@ -266,17 +266,25 @@ mod tests {
         assert_eq!(planned("old! a<old new", "a", &LATEST), [vec!["new LATEST"]]);
     }
 
-    /// A shard that was closed after the first start, before anybody saw it, has records behind the anchor; so have its
-    /// children.
+    /// S-056, F-18: after a start at the tip that came half-way, what was open then and is closed now has records behind
+    /// the anchor; so have its children.
     #[test]
     fn shards_that_were_closed_unseen_are_read_from_the_anchor() {
         let expected = [vec!["lost LATEST"], vec!["b LATEST", "c LATEST"]];
         assert_eq!(planned("lost! b<lost c<lost a", "a", &LATEST), expected);
-        assert_eq!(
-            planned("older! old!<older a<old", "a", &LATEST),
-            Vec::<Vec<String>>::new(),
-            "before the start"
-        );
+        let expected = [vec!["lost LATEST"], vec!["b TRIM_HORIZON"]];
+        assert_eq!(planned("a! lost! b<a+lost", "a", &LATEST), expected, "merged with a known one");
+    }
+
+    /// What known shards descend from was closed before the start, even if the listing misses those between.
+    #[test]
+    fn shards_before_known_ones_are_past() {
+        let nothing = Vec::<Vec<String>>::new();
+        assert_eq!(planned("older! old!<older a<old", "a", &LATEST), nothing);
+        let mut known = rows("a");
+        known.get_mut(&key("a")).unwrap().parents = vec![ShardId::new("old").unwrap()];
+        let leases = plan(&key("x"), &shards("older! old!<older"), &known, &LATEST);
+        assert_eq!(leases, Vec::<Vec<Lease>>::new());
     }
 
     #[test]

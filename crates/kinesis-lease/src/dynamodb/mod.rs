@@ -7,6 +7,7 @@ mod expression;
 mod item;
 mod layout;
 mod reading;
+mod regime;
 mod table;
 mod writing;
 

@@ -38,7 +38,7 @@ impl Machine {
         now >= seen.since + expiry
     }
 
-    fn is_resting(row: &Lease, seen: &Seen, now: Instant) -> bool {
+    pub(super) fn is_resting(row: &Lease, seen: &Seen, now: Instant) -> bool {
         !mutant::is_on(Mutant::RestIgnored)
             && row.owner.is_none()
             && row.cool_down.is_some_and(|cool_down| now < seen.since + cool_down.rest)
@@ -106,6 +106,9 @@ impl Machine {
     /// Takes what is free and asks for what is too much elsewhere, as a look showed it that began at `seen_at`: what
     /// is older than that is not known to have lasted until now.
     pub(super) fn balance(&mut self, now: Instant, seen_at: Instant) {
+        if self.is_kcl_compatible() {
+            return self.balance_with_kcl(now, seen_at);
+        }
         let mut spread = self.spread(seen_at);
         let orphans = self.orphans(&spread, now);
         let others: usize = spread.others.values().map(Vec::len).sum();
@@ -152,7 +155,7 @@ impl Machine {
         self.issue(now, writes);
     }
 
-    fn fresh_token(&mut self) -> TenureToken {
+    pub(super) fn fresh_token(&mut self) -> TenureToken {
         if mutant::is_on(Mutant::TokenReused) {
             return TenureToken::from_random(self.me.as_str().len() as u128);
         }

@@ -7,6 +7,7 @@
 mod balance;
 mod close;
 mod held;
+mod kcl;
 mod observe;
 mod plan;
 #[cfg(test)]
@@ -112,6 +113,8 @@ pub(crate) enum Action {
 enum Purpose {
     Hold,
     Take { token: TenureToken },
+    /// Takes a lease from a worker that lives, as the KCL does.
+    Steal { token: TenureToken, again: bool },
     Request,
     GiveBack,
     Child { of: LeaseKey },
@@ -180,6 +183,7 @@ pub(crate) struct Machine {
     warned_at: Option<Instant>,
     released: Vec<LeaseKey>,
     lost_in_stop: Vec<LeaseKey>,
+    kcl: kcl::Kcl,
     actions: Vec<Action>,
 }
 
@@ -209,6 +213,7 @@ impl Machine {
             warned_at: None,
             released: Vec::new(),
             lost_in_stop: Vec::new(),
+            kcl: kcl::Kcl::default(),
             actions: Vec::new(),
         }
     }
@@ -336,6 +341,9 @@ impl Machine {
             match purpose {
                 Purpose::Hold => self.held_write_ended(now, &key, started, result),
                 Purpose::Take { token } => self.take_ended(now, &key, token, started, result),
+                Purpose::Steal { token, again } => {
+                    self.steal_ended(now, &key, token, again, started, result);
+                }
                 Purpose::Child { of } => {
                     self.busy.remove(&key);
                     self.child_made(now, &of, &key, result);

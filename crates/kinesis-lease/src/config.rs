@@ -253,7 +253,8 @@ impl LeaseConfig {
             return Err(ConfigError::new("max_leases_to_steal", "must be at least 1"));
         }
         if self.publish_worker_metrics && self.regime_interval > PUBLISHED_FOR / 2 {
-            let problem = "must be 30 s or less with publish_worker_metrics, or the KCL takes this worker for gone";
+            let problem =
+                "must be 30 s or less with publish_worker_metrics, or the KCL takes this worker for gone";
             return Err(ConfigError::new("regime_interval", problem));
         }
         Ok(())

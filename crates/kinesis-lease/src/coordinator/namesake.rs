@@ -19,9 +19,7 @@ fn held_under<'a>(
     coordination: Coordination,
 ) -> impl Iterator<Item = &'a Lease> {
     let counts = move |row: &Lease| row.token.is_some() || coordination == Coordination::KclCompatible;
-    look.rows
-        .iter()
-        .filter(move |row| row.holder() == Some(name) && counts(row) && !row.is_finished())
+    look.rows.iter().filter(move |row| row.holder() == Some(name) && counts(row) && !row.is_finished())
 }
 
 /// Watches the leases that are held under our name for one expiry. Those that stand still are our predecessor's, and
@@ -56,7 +54,8 @@ pub(super) async fn watch(
             }
         };
         failures = 0;
-        let rows: BTreeMap<&LeaseKey, &Lease> = held_under(name, &look, calls.coordination).map(|row| (&row.key, row)).collect();
+        let rows: BTreeMap<&LeaseKey, &Lease> =
+            held_under(name, &look, calls.coordination).map(|row| (&row.key, row)).collect();
         // Released or taken by another worker meanwhile.
         still.retain(|key, _| rows.contains_key(key));
         let moved = still.values().find(|row| rows[&row.key].counter != row.counter);

@@ -119,8 +119,7 @@ impl RegimeWatch {
         let publish = self.publish;
         Box::pin(async move {
             let found = limited(limit, probe.regime()).await;
-            let is_takers =
-                matches!(&found, Ok(found) if !matches!(found.regime, Regime::Leader));
+            let is_takers = matches!(&found, Ok(found) if !matches!(found.regime, Regime::Leader));
             let published =
                 if publish && is_takers { limited(limit, probe.publish(&worker)).await } else { Ok(()) };
             RegimeLook { found, published }
@@ -128,7 +127,11 @@ impl RegimeWatch {
     }
 
     /// What a look means: what is to be warned of, or that a leader shares out the leases.
-    pub(super) fn judge(&mut self, now: Instant, look: RegimeLook) -> Result<Vec<LeaseWarning>, RegimeSighting> {
+    pub(super) fn judge(
+        &mut self,
+        now: Instant,
+        look: RegimeLook,
+    ) -> Result<Vec<LeaseWarning>, RegimeSighting> {
         let mut warnings = Vec::new();
         let failure = look.published.err().into_iter();
         let mut failures: Vec<Failure> = failure.collect();
@@ -165,9 +168,10 @@ impl RegimeWatch {
     fn is_led(&self, found: &RegimeSighting) -> bool {
         match (&found.regime, &self.told) {
             (Regime::Leader, _) => true,
-            (Regime::Unclear { mark }, Some(RegimeSighting { regime: Regime::Unclear { mark: before }, item, .. })) => {
-                *item == found.item && mark != before
-            }
+            (
+                Regime::Unclear { mark },
+                Some(RegimeSighting { regime: Regime::Unclear { mark: before }, item, .. }),
+            ) => *item == found.item && mark != before,
             _ => false,
         }
     }
@@ -190,7 +194,8 @@ mod tests {
     fn the_table_says_how_leases_are_shared() {
         use Coordination::{KclCompatible, Native};
         let ours = TableTenants::default();
-        let said = |setting, tenants: &TableTenants| settle(setting, tenants).map_err(|error| error.to_string());
+        let said =
+            |setting, tenants: &TableTenants| settle(setting, tenants).map_err(|error| error.to_string());
         assert_eq!(said(None, &ours), Ok(Native));
         assert_eq!(said(None, &shared(None)), Ok(Native));
         assert_eq!(said(None, &shared(Some("x"))), Ok(KclCompatible));

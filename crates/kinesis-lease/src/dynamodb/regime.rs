@@ -95,7 +95,8 @@ impl DynamoDbStore {
                 failure => return Err(failure.into_store_error(&table)),
             },
         };
-        let newest = rows.iter().filter_map(|row| Some((seconds(row, UPDATED)?, text(row, METRICS_KEY)?))).max();
+        let newest =
+            rows.iter().filter_map(|row| Some((seconds(row, UPDATED)?, text(row, METRICS_KEY)?))).max();
         Ok(newest.map(|(updated, worker)| {
             let mark = updated.to_string();
             RegimeSighting::new(Regime::Unclear { mark }, table, worker, format!("{UPDATED} {updated}"))

@@ -182,7 +182,10 @@ impl Machine {
                 }
             }
             Some(owner)
-                if *owner == self.me && row.token.is_none() && is_workable && self.kcl.asked.contains(key) =>
+                if *owner == self.me
+                    && row.token.is_none()
+                    && is_workable
+                    && self.kcl.asked.contains(key) =>
             {
                 view.mine += 1;
                 view.addressed.push(key.clone());

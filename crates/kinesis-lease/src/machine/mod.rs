@@ -112,13 +112,22 @@ pub(crate) enum Action {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Purpose {
     Hold,
-    Take { token: TenureToken },
+    Take {
+        token: TenureToken,
+    },
     /// Takes a lease from a worker that lives, as the KCL does.
-    Steal { token: TenureToken, again: bool },
+    Steal {
+        token: TenureToken,
+        again: bool,
+    },
     Request,
     GiveBack,
-    Child { of: LeaseKey },
-    Close { checkpoint: Checkpoint },
+    Child {
+        of: LeaseKey,
+    },
+    Close {
+        checkpoint: Checkpoint,
+    },
     Collect,
 }
 

@@ -31,7 +31,7 @@ fn assert_stable(mixed: &mut Mixed, what: &str) {
 /// S-044, F-23: whoever is there first, workers of both kinds come to even parts, and then no lease moves.
 #[test]
 fn both_kinds_of_workers_come_to_even_parts_and_stay() {
-    for (seed, shards) in [1_u32, 2, 4, 5, 9, 16].into_iter().enumerate() {
+    for (seed, shards) in [1_u32, 4, 9, 16].into_iter().enumerate() {
         for (javas, rusts) in [(1, 1), (2, 1), (2, 3)] {
             for java_first in [true, false] {
                 let what = format!("{shards} shards, {javas} Java, {rusts} Rust, Java first: {java_first}");

@@ -42,6 +42,8 @@ async fn java_and_rust_share_one_table() {
     // Rust joins while Java runs, takes its half, and goes on after the last record of an aggregate.
     let rust = Rust::start(&fleet, "rust-1");
     until_shared(&fleet, "java-1", "rust-1").await;
+    // It reads on until its next renewal is refused.
+    fleet.until("Java has noticed", async || java.lines_of("lost").len() == SHARDS / 2).await;
     let producing = fleet.keep_putting();
     fleet
         .until("both have new orders", async || {

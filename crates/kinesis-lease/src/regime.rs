@@ -115,6 +115,12 @@ pub trait RegimeProbe: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// [`StoreError`].
     async fn publish(&self, worker: &WorkerId) -> Result<(), StoreError>;
+
+    /// Takes back what was published, so that no leader gives this worker a lease.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    async fn retire(&self, worker: &WorkerId) -> Result<(), StoreError>;
 }
 
 #[async_trait]
@@ -129,5 +135,9 @@ impl<P: RegimeProbe + ?Sized> RegimeProbe for Arc<P> {
 
     async fn publish(&self, worker: &WorkerId) -> Result<(), StoreError> {
         (**self).publish(worker).await
+    }
+
+    async fn retire(&self, worker: &WorkerId) -> Result<(), StoreError> {
+        (**self).retire(worker).await
     }
 }

@@ -16,7 +16,9 @@ use kinesis_consumer::{BoxError, Consumer, ConsumerConfig, ConsumerError, Consum
 use kinesis_core::lease::{Lease, LeaseStore as _, ScanRequest};
 use kinesis_core::{ApplicationName, StreamRef, WorkerId};
 use kinesis_kpl::{Aggregator, AggregatorConfig, RecordRef};
-use kinesis_lease::{Coordination, DynamoDbStore, LeaseConfig, LeaseStoreSource, NewTable, TableLayout};
+use kinesis_lease::{
+    DynamoDbStore, LeaseConfig, LeaseStoreSource, NewTable, RegimeProbe as _, RegimeSighting, TableLayout,
+};
 use kinesis_testkit::{Server, TestClock, TestKinesis};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
@@ -165,6 +167,11 @@ impl Fleet {
         rows.iter().filter(|row| row.holder().is_some_and(|owner| owner.as_str() == worker)).count()
     }
 
+    /// Who shares out the leases.
+    pub(crate) async fn regime(&self) -> RegimeSighting {
+        self.store.regime().await.unwrap()
+    }
+
     /// The table as text.
     async fn shown(&self) -> String {
         let name = |worker: &Option<WorkerId>| worker.as_ref().map_or("-".to_owned(), ToString::to_string);
@@ -287,19 +294,24 @@ pub(crate) struct Rust {
 impl Rust {
     /// Shares leases as the table needs it.
     pub(crate) fn start(fleet: &Fleet, worker: &str) -> Self {
-        Self::start_with(fleet, worker, None)
+        Self::start_with(fleet, worker, |lease| lease)
     }
 
-    pub(crate) fn start_with(fleet: &Fleet, worker: &str, coordination: Option<Coordination>) -> Self {
+    /// With settings of its own.
+    pub(crate) fn start_with(
+        fleet: &Fleet,
+        worker: &str,
+        set: impl FnOnce(LeaseConfig) -> LeaseConfig,
+    ) -> Self {
         let orders = Arc::new(Mutex::new(BTreeSet::new()));
         let (seen, dynamodb) = (Arc::clone(&orders), fleet.dynamodb.clone());
         let mut settings = ConsumerConfig::default();
-        settings.lease = LeaseConfig::default()
+        let lease = LeaseConfig::default()
             .expiry(EXPIRY)
             .heartbeat_interval(EXPIRY / 4)
             .look_interval(Duration::from_millis(500))
             .regime_interval(REGIME_INTERVAL);
-        settings.lease.coordination = coordination;
+        settings.lease = set(lease);
         let consumer = Consumer::builder(config(&fleet.kinesis), APPLICATION, STREAM)
             .config(settings)
             .worker_id(worker)

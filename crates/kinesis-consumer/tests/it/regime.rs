@@ -43,6 +43,10 @@ impl RegimeProbe for Probe {
     async fn publish(&self, _: &WorkerId) -> Result<(), StoreError> {
         Ok(())
     }
+
+    async fn retire(&self, _: &WorkerId) -> Result<(), StoreError> {
+        Ok(())
+    }
 }
 
 fn source(world: &World, probe: &Probe) -> LeaseStoreSource {

@@ -119,9 +119,14 @@ impl RegimeWatch {
         let publish = self.publish;
         Box::pin(async move {
             let found = limited(limit, probe.regime()).await;
-            let is_takers = matches!(&found, Ok(found) if !matches!(found.regime, Regime::Leader));
-            let published =
-                if publish && is_takers { limited(limit, probe.publish(&worker)).await } else { Ok(()) };
+            let published = match found.as_ref().map(|found| &found.regime) {
+                Ok(Regime::Takers | Regime::Upgrading) if publish => {
+                    limited(limit, probe.publish(&worker)).await
+                }
+                // A leader gives leases to whoever has metrics.
+                Ok(Regime::Leader) if publish => limited(limit, probe.retire(&worker)).await,
+                _ => Ok(()),
+            };
             RegimeLook { found, published }
         })
     }

@@ -168,6 +168,33 @@ impl DynamoDbStore {
         Ok(())
     }
 
+    async fn delete_metrics(&self, worker: &WorkerId) -> Result<(), StoreError> {
+        for (table, attribute) in
+            [(self.beside(METRICS_TABLE), METRICS_KEY), (self.settings.table.clone(), KEY)]
+        {
+            let mut call = self.client.delete_item().table_name(&table).key(attribute, item::text(worker));
+            if attribute == KEY {
+                // Whatever else may have the name of a worker.
+                call = call
+                    .condition_expression("#type = :type")
+                    .expression_attribute_names("#type", item::ENTITY_TYPE)
+                    .expression_attribute_values(":type", item::text(METRICS_TYPE));
+            }
+            match Box::pin(call.send()).await {
+                Ok(_) => {}
+                Err(error)
+                    if error
+                        .as_service_error()
+                        .is_some_and(|error| error.is_conditional_check_failed_exception()) => {}
+                Err(error) => match Failure::new(&error) {
+                    failure if failure.kind == Kind::NoTable => {}
+                    failure => return Err(failure.into_store_error(&table)),
+                },
+            }
+        }
+        Ok(())
+    }
+
     /// Sets attributes of an item; `false` when there is no such table.
     async fn put_attributes(
         &self,
@@ -232,5 +259,9 @@ impl RegimeProbe for DynamoDbStore {
 
     async fn publish(&self, worker: &WorkerId) -> Result<(), StoreError> {
         self.publish_metrics(worker).await
+    }
+
+    async fn retire(&self, worker: &WorkerId) -> Result<(), StoreError> {
+        self.delete_metrics(worker).await
     }
 }

@@ -8,6 +8,7 @@ use aws_sdk_dynamodb::types::{
     AttributeDefinition, AttributeValue, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType,
 };
 use kinesis_core::Checkpoint;
+use kinesis_core::directory::ShardInfo;
 use kinesis_core::lease::Lease;
 use kinesis_lease::{
     Coordination, CoordinatorBuilder, LeaseConfig, LeaseEvent, LeaseEvents, LeaseStore, LeaseStoreSource,
@@ -350,6 +351,10 @@ async fn metrics_are_published_where_the_others_have_theirs() {
     let (coordinator, _events) = of(&table, config().publish_worker_metrics(true)).start().await.unwrap();
     let row = find(METRICS, "wid").await.unwrap();
     assert!(is_fresh(&row, "lut") && !row.contains_key("entityType"), "{row:?}");
+    // A leader gives leases to whoever has metrics.
+    put(&table, &table.name, migration("leaseKey", "CLIENT_VERSION_3X")).await;
+    crate::common::until_async("they are taken back", async || find(METRICS, "wid").await.is_none()).await;
+    assert_eq!(find(&table.name, "leaseKey").await, None, "there, too");
     coordinator.shutdown(secs(5)).await;
 }
 
@@ -367,4 +372,23 @@ async fn a_wrapped_store_has_the_probe_that_it_is_given() {
     assert!(matches!(refused, StartError::Regime(_)), "{refused}");
     let (coordinator, _events) = start(LeaseStoreSource::from(erased())).await.unwrap();
     coordinator.shutdown(secs(5)).await;
+}
+
+/// The KCL removes the row of a finished shard while the service still lists the shard: it is not made anew, which would
+/// read the whole shard again.
+#[tokio::test]
+async fn rows_that_the_kcl_has_removed_are_not_made_anew() {
+    let table = single_stream().await;
+    for number in 1..3 {
+        table.put(java_row(number, None)).await;
+    }
+    let child = |number| ShardInfo::new(shard(number)).parents(vec![shard(0)]);
+    let listed = vec![ShardInfo::new(shard(0)).closed(true), child(1), child(2), ShardInfo::new(shard(3))];
+    let directory = FakeDirectory::new(listed);
+    let (coordinator, _events) =
+        builder(table.store(), &directory, "rust-1").config(config()).start().await.unwrap();
+    coordinator.discover_now().await.unwrap();
+    assert_eq!(table.row(shard(0).as_str()).await, None);
+    assert!(table.row(shard(3).as_str()).await.is_some(), "what is new is made");
+    assert!(coordinator.shutdown(secs(5)).await.is_complete());
 }

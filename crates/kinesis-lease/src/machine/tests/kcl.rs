@@ -7,7 +7,7 @@ use kinesis_core::lease::{Outcome, TenureToken};
 
 use super::bench::{Bench, fresh, millis, number, owned, worker};
 use super::mixed::Mixed;
-use crate::machine::Action;
+use crate::machine::{Action, Event, Found};
 use crate::sim::key;
 use crate::{Coordination, LeaseWarning, LossReason, ops};
 
@@ -271,4 +271,28 @@ fn a_lease_that_was_handed_to_us_is_begun_with() {
     assert!(matches!(bench.change(&release), Outcome::Applied(_)));
     bench.look();
     assert_eq!(bench.acquired().len(), 1);
+}
+
+/// A finished row that a worker of the KCL still holds is left to it; one that nobody holds is removed when nothing has
+/// needed it for a discovery interval.
+#[test]
+fn the_tombstone_of_a_live_worker_of_the_kcl_stays() {
+    let mut row = owned(0, "java");
+    (row.token, row.checkpoint) = (None, Checkpoint::ShardEnd);
+    let mut bench = kcl_bench([row]);
+    let spent = |bench: &mut Bench| {
+        let found = Found { spent: [key(0)].into(), ..Found::default() };
+        bench.step(Event::Discovered { began: bench.now, result: Ok(found) });
+    };
+    for _ in 0..30 {
+        bench.run(millis(5_000));
+        bench.rows.get_mut(&key(0)).unwrap().counter += 1;
+        spent(&mut bench);
+    }
+    assert!(bench.rows.contains_key(&key(0)), "its owner looks after it");
+    bench.run(millis(15_000));
+    spent(&mut bench);
+    bench.run(millis(1_000));
+    assert!(!bench.rows.contains_key(&key(0)), "its owner is gone");
+    assert_eq!(bench.acquired(), []);
 }

@@ -21,6 +21,12 @@ use crate::{Coordination, LeaseWarning, ops};
 /// A lease that nobody has renewed for so many expiries is taken whatever the target is, like the KCL's very old leases.
 const VERY_OLD: u32 = 3;
 
+#[cfg(test)]
+thread_local! {
+    /// How the machines that this thread makes share leases, so that tests can simulate fleets of either kind.
+    pub(super) static SIMULATED: std::cell::Cell<Coordination> = const { std::cell::Cell::new(Coordination::Native) };
+}
+
 /// What the taking beside workers of the KCL remembers.
 #[derive(Debug, Default)]
 pub(super) struct Kcl {
@@ -35,6 +41,11 @@ pub(super) struct Kcl {
 }
 
 impl Kcl {
+    #[cfg(test)]
+    pub(super) fn simulated() -> Self {
+        Self { coordination: SIMULATED.get(), ..Self::default() }
+    }
+
     /// Whether a row under our name and without a token is ours to begin with.
     pub(super) fn is_asked_for(&self, key: &LeaseKey) -> bool {
         self.coordination == Coordination::Native || self.asked.contains(key)

@@ -222,7 +222,10 @@ impl Machine {
             warned_at: None,
             released: Vec::new(),
             lost_in_stop: Vec::new(),
+            #[cfg(not(test))]
             kcl: kcl::Kcl::default(),
+            #[cfg(test)]
+            kcl: kcl::Kcl::simulated(),
             actions: Vec::new(),
         }
     }

@@ -7,6 +7,7 @@ use kinesis_core::lease::{Outcome, TenureToken};
 
 use super::bench::{Bench, fresh, millis, number, owned, worker};
 use super::mixed::Mixed;
+use crate::machine::kcl::SIMULATED;
 use crate::machine::{Action, Event, Found};
 use crate::sim::key;
 use crate::{Coordination, LeaseWarning, LossReason, ops};
@@ -295,4 +296,15 @@ fn the_tombstone_of_a_live_worker_of_the_kcl_stays() {
     bench.run(millis(1_000));
     assert!(!bench.rows.contains_key(&key(0)), "its owner is gone");
     assert_eq!(bench.acquired(), []);
+}
+
+/// S-041, S-057: fleets of ours that share as the KCL does keep what the simulation checks: no write of a former tenure is
+/// accepted, no checkpoint goes back, no child begins early, no two believe at once, nothing is without an owner for too long.
+#[test]
+fn simulated_fleets_that_share_as_the_kcl_does_break_nothing() {
+    SIMULATED.set(KCL);
+    let violations: Vec<String> =
+        (0..60).filter_map(|seed| Some(format!("{seed}: {}", crate::sim::run(seed).violation?))).collect();
+    SIMULATED.set(Coordination::Native);
+    assert_eq!(violations, [""; 0]);
 }

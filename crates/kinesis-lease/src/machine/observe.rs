@@ -16,6 +16,8 @@ use crate::{LeaseWarning, LossReason, ops};
 #[derive(Debug)]
 pub(super) struct Seen {
     pub(super) row: Lease,
+    /// When it was first seen.
+    pub(super) first_seen: Instant,
     /// Since when its counter stands still.
     pub(super) since: Instant,
     /// Since when looks have found it free to take.
@@ -48,7 +50,7 @@ impl Seen {
         } else {
             now
         };
-        Self { row, since, free_since: None, hand_over_since, foreign_moves: 0, told_at }
+        Self { row, first_seen: now, since, free_since: None, hand_over_since, foreign_moves: 0, told_at }
     }
 
     fn update(&mut self, row: Lease, now: Instant, told_at: Option<Instant>) {
@@ -155,12 +157,18 @@ impl Machine {
             }
         }
         self.doubts.retain(|_, doubt| now < doubt.started + self.config.expiry);
+        self.unsettled.retain(|_, at| *at > look.started);
         match self.phase {
             Phase::Running => self.balance(now, look.started),
             Phase::NotTaking => {}
             Phase::Stopping if mutant::is_on(Mutant::TakesWhileStopping) => self.balance(now, look.started),
             Phase::Stopping if mutant::is_on(Mutant::RequestsLeft) => {}
-            Phase::Stopping => self.give_back(now),
+            Phase::Stopping => {
+                self.give_back(now);
+                if !self.unsettled.is_empty() {
+                    self.look_soon();
+                }
+            }
         }
     }
 

@@ -110,7 +110,7 @@ impl Machine {
             return self.balance_with_kcl(now, seen_at);
         }
         let mut spread = self.spread(seen_at);
-        let orphans = self.orphans(&spread, now);
+        let orphans = self.orphans(&spread.free, now);
         let others: usize = spread.others.values().map(Vec::len).sum();
         let runnable = spread.mine + others + spread.free.len();
         // A worker without a row in the table is one of its workers, too, if it is us.
@@ -188,8 +188,8 @@ impl Machine {
     }
 
     /// What is free and was so a look ago.
-    fn orphans(&mut self, spread: &Spread, now: Instant) -> BTreeSet<LeaseKey> {
-        let free: BTreeSet<&LeaseKey> = spread.free.iter().collect();
+    pub(super) fn orphans(&mut self, free: &[LeaseKey], now: Instant) -> BTreeSet<LeaseKey> {
+        let free: BTreeSet<&LeaseKey> = free.iter().collect();
         // Others look as often as we do, give or take a tenth.
         let patience = self.config.look_interval.mul_f64(0.8);
         let mut orphans = BTreeSet::new();

@@ -18,7 +18,8 @@ use super::observe::Seen;
 use super::{Machine, Phase, Purpose};
 use crate::{Coordination, LeaseWarning, ops};
 
-/// A lease that nobody has renewed for so many expiries is taken whatever the target is, like the KCL's very old leases.
+/// A lease that nobody has renewed for so many expiries is taken whatever the target is, like the KCL's very old leases;
+/// without a worker of the KCL it is enough that nobody has taken it since the last look.
 const VERY_OLD: u32 = 3;
 
 #[cfg(test)]
@@ -76,6 +77,8 @@ struct View {
     free: Vec<LeaseKey>,
     /// What of that has been so for very long.
     very_old: BTreeSet<LeaseKey>,
+    /// Whether a worker of the KCL holds a lease.
+    beside_java: bool,
     others: BTreeMap<WorkerId, Load>,
     /// What Java has taken while we were handing it over.
     left_behind: Vec<LeaseKey>,
@@ -109,6 +112,11 @@ impl Machine {
             // An answer to a request that came too late.
             mine -= 1;
             writes.extend(self.write_to(&key, Purpose::GiveBack, ops::decline));
+        }
+        // Only workers of the KCL look as seldom as that.
+        let orphans = self.orphans(&view.free, now);
+        if !view.beside_java {
+            view.very_old.extend(orphans);
         }
         let mut taken: Vec<LeaseKey> = view.addressed.drain(..).chain(view.overdue.drain(..)).collect();
         self.random.shuffle(&mut view.free);
@@ -205,6 +213,7 @@ impl Machine {
                 if row.checkpoint_owner.as_ref() == Some(&self.me) && row.token.is_none() {
                     view.left_behind.push(key.clone());
                 }
+                view.beside_java |= row.token.is_none();
                 let load = view.load(owner);
                 load.leases += 1;
                 if is_workable && !handing_over {

@@ -10,7 +10,7 @@ use kinesis_consumer::lease::{
     LeaseStoreSource, Regime, RegimeProbe, RegimeSighting, StartError, TableTenants,
 };
 use kinesis_consumer::{BoxError, ConsumerError, RecordBatch};
-use kinesis_core::{Checkpoint, WorkerId};
+use kinesis_core::WorkerId;
 use tokio::time::Instant;
 
 use crate::common::{Seen, World, numbers, text};

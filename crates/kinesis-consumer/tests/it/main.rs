@@ -21,6 +21,8 @@ mod lifecycle;
 #[cfg(test)]
 mod quiet;
 #[cfg(test)]
+mod regime;
+#[cfg(test)]
 mod reshard;
 #[cfg(test)]
 mod settings;

@@ -7,6 +7,7 @@ mod command;
 mod events;
 mod listing;
 mod namesake;
+mod regime;
 mod task;
 mod tenure;
 mod worker;

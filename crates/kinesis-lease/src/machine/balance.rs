@@ -38,7 +38,7 @@ impl Machine {
         now >= seen.since + expiry
     }
 
-    fn is_resting(row: &Lease, seen: &Seen, now: Instant) -> bool {
+    pub(super) fn is_resting(row: &Lease, seen: &Seen, now: Instant) -> bool {
         !mutant::is_on(Mutant::RestIgnored)
             && row.owner.is_none()
             && row.cool_down.is_some_and(|cool_down| now < seen.since + cool_down.rest)
@@ -106,8 +106,11 @@ impl Machine {
     /// Takes what is free and asks for what is too much elsewhere, as a look showed it that began at `seen_at`: what
     /// is older than that is not known to have lasted until now.
     pub(super) fn balance(&mut self, now: Instant, seen_at: Instant) {
+        if self.is_kcl_compatible() {
+            return self.balance_with_kcl(now, seen_at);
+        }
         let mut spread = self.spread(seen_at);
-        let orphans = self.orphans(&spread, now);
+        let orphans = self.orphans(&spread.free, now);
         let others: usize = spread.others.values().map(Vec::len).sum();
         let runnable = spread.mine + others + spread.free.len();
         // A worker without a row in the table is one of its workers, too, if it is us.
@@ -152,7 +155,7 @@ impl Machine {
         self.issue(now, writes);
     }
 
-    fn fresh_token(&mut self) -> TenureToken {
+    pub(super) fn fresh_token(&mut self) -> TenureToken {
         if mutant::is_on(Mutant::TokenReused) {
             return TenureToken::from_random(self.me.as_str().len() as u128);
         }
@@ -185,8 +188,8 @@ impl Machine {
     }
 
     /// What is free and was so a look ago.
-    fn orphans(&mut self, spread: &Spread, now: Instant) -> BTreeSet<LeaseKey> {
-        let free: BTreeSet<&LeaseKey> = spread.free.iter().collect();
+    pub(super) fn orphans(&mut self, free: &[LeaseKey], now: Instant) -> BTreeSet<LeaseKey> {
+        let free: BTreeSet<&LeaseKey> = free.iter().collect();
         // Others look as often as we do, give or take a tenth.
         let patience = self.config.look_interval.mul_f64(0.8);
         let mut orphans = BTreeSet::new();

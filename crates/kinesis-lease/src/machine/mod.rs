@@ -7,6 +7,7 @@
 mod balance;
 mod close;
 mod held;
+mod kcl;
 mod observe;
 mod plan;
 #[cfg(test)]
@@ -111,11 +112,22 @@ pub(crate) enum Action {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Purpose {
     Hold,
-    Take { token: TenureToken },
+    Take {
+        token: TenureToken,
+    },
+    /// Takes a lease from a worker that lives, as the KCL does.
+    Steal {
+        token: TenureToken,
+        again: bool,
+    },
     Request,
     GiveBack,
-    Child { of: LeaseKey },
-    Close { checkpoint: Checkpoint },
+    Child {
+        of: LeaseKey,
+    },
+    Close {
+        checkpoint: Checkpoint,
+    },
     Collect,
 }
 
@@ -182,6 +194,7 @@ pub(crate) struct Machine {
     warned_at: Option<Instant>,
     released: Vec<LeaseKey>,
     lost_in_stop: Vec<LeaseKey>,
+    kcl: kcl::Kcl,
     /// Rows that may name us, as the outcome of a write is unknown, and since when: the next look shows it.
     unsettled: BTreeMap<LeaseKey, Instant>,
     actions: Vec<Action>,
@@ -214,6 +227,10 @@ impl Machine {
             warned_at: None,
             released: Vec::new(),
             lost_in_stop: Vec::new(),
+            #[cfg(not(test))]
+            kcl: kcl::Kcl::default(),
+            #[cfg(test)]
+            kcl: kcl::Kcl::simulated(),
             unsettled: BTreeMap::new(),
             actions: Vec::new(),
         }
@@ -350,7 +367,10 @@ impl Machine {
             }
             answered |= result.is_ok();
             if result.is_err()
-                && matches!(purpose, Purpose::Take { .. } | Purpose::Request | Purpose::GiveBack)
+                && matches!(
+                    purpose,
+                    Purpose::Take { .. } | Purpose::Steal { .. } | Purpose::Request | Purpose::GiveBack
+                )
             {
                 unsettled = true;
                 self.unsettled.insert(key.clone(), now);
@@ -358,6 +378,9 @@ impl Machine {
             match purpose {
                 Purpose::Hold => self.held_write_ended(now, &key, started, result),
                 Purpose::Take { token } => self.take_ended(now, &key, token, started, result),
+                Purpose::Steal { token, again } => {
+                    self.steal_ended(now, &key, token, again, started, result);
+                }
                 Purpose::Child { of } => {
                     self.busy.remove(&key);
                     self.child_made(now, &of, &key, result);

@@ -5,6 +5,7 @@
 mod common;
 mod kcl;
 mod lost_answers;
+mod regime;
 mod suite;
 mod support;
 mod tables;

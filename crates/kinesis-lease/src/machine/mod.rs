@@ -260,7 +260,7 @@ impl Machine {
         self.phase == Phase::Stopping
             && self.held.is_empty()
             && self.batches.is_empty()
-            && (self.unsettled.is_empty() || mutant::is_on(Mutant::StopUnsettled))
+            && self.unsettled.is_empty()
     }
 
     /// What was released since the stop began, and what was not or not surely.
@@ -349,9 +349,8 @@ impl Machine {
                 self.observe(row.clone(), now, Some(now));
             }
             answered |= result.is_ok();
-            if result.is_err()
-                && matches!(purpose, Purpose::Take { .. } | Purpose::Request | Purpose::GiveBack)
-            {
+            let may_name_us = matches!(purpose, Purpose::Take { .. } | Purpose::Request | Purpose::GiveBack);
+            if may_name_us && result.is_err() && !mutant::is_on(Mutant::StopUnsettled) {
                 unsettled = true;
                 self.unsettled.insert(key.clone(), now);
             }

@@ -314,14 +314,23 @@ mod tests {
         assert_eq!(planned("a! lost! b<a+lost", "a", &LATEST), expected, "merged with a known one");
     }
 
+    #[test]
+    fn the_test_of_unseen_shards_can_fail() {
+        mutant::switch(Some(Mutant::ClosedUnseen));
+        let failed =
+            std::panic::catch_unwind(shards_that_were_closed_unseen_are_read_from_the_anchor).is_err();
+        mutant::switch(None);
+        assert!(failed);
+    }
+
     /// What known shards descend from was closed before the start, even if the listing misses those between.
     #[test]
     fn shards_before_known_ones_are_past() {
         let nothing = Vec::<Vec<String>>::new();
-        assert_eq!(planned("older! old!<older a<old", "a", &LATEST), nothing);
+        assert_eq!(planned("older! old<older! a<old", "a", &LATEST), nothing);
         let mut known = rows("a");
         known.get_mut(&key("a")).unwrap().parents = vec![ShardId::new("old").unwrap()];
-        let leases = plan(&key("x"), &shards("older! old!<older"), &known, &LATEST);
+        let leases = plan(&key("x"), &shards("older! old<older!"), &known, &LATEST);
         assert_eq!(leases, Vec::<Vec<Lease>>::new());
     }
 

@@ -277,7 +277,7 @@ impl Machine {
         self.phase == Phase::Stopping
             && self.held.is_empty()
             && self.batches.is_empty()
-            && (self.unsettled.is_empty() || mutant::is_on(Mutant::StopUnsettled))
+            && self.unsettled.is_empty()
     }
 
     /// What was released since the stop began, and what was not or not surely.
@@ -366,12 +366,11 @@ impl Machine {
                 self.observe(row.clone(), now, Some(now));
             }
             answered |= result.is_ok();
-            if result.is_err()
-                && matches!(
-                    purpose,
-                    Purpose::Take { .. } | Purpose::Steal { .. } | Purpose::Request | Purpose::GiveBack
-                )
-            {
+            let may_name_us = matches!(
+                purpose,
+                Purpose::Take { .. } | Purpose::Steal { .. } | Purpose::Request | Purpose::GiveBack
+            );
+            if may_name_us && result.is_err() && !mutant::is_on(Mutant::StopUnsettled) {
                 unsettled = true;
                 self.unsettled.insert(key.clone(), now);
             }

@@ -208,7 +208,7 @@ impl Machine {
                 if *owner == self.me
                     && row.token.is_none()
                     && is_workable
-                    && self.kcl.asked.contains(key) =>
+                    && self.kcl.asked.contains_key(key) =>
             {
                 view.mine += 1;
                 view.addressed.push(key.clone());

@@ -240,6 +240,8 @@ impl Java {
     fn launch(fleet: &Fleet, worker: &str, libraries: &str, more: &[&str]) -> Self {
         let libraries = std::env::var(libraries).expect("set by `cargo xtask peers`");
         let mut child = Command::new("java")
+            // It runs for a minute or two, so the time to start counts.
+            .args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"])
             .args(["-cp", &format!("{libraries}/*")])
             .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/peers/Kcl.java"))
             .args([&fleet.kinesis, &fleet.dynamodb, APPLICATION, STREAM, worker])

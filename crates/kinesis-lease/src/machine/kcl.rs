@@ -34,9 +34,9 @@ pub(super) struct Kcl {
     coordination: Coordination,
     /// When a lease was last taken from a worker of the KCL that lives.
     stole_at: Option<Instant>,
-    /// What was asked for: a row under our name and without a token is then ready for us, and not that of a worker of the
-    /// KCL with our name.
-    asked: BTreeSet<LeaseKey>,
+    /// What was asked for, and when: a row under our name and without a token is then ready for us, and not that of a worker
+    /// of the KCL with our name.
+    asked: BTreeMap<LeaseKey, Instant>,
     /// Whether it was told that a worker of the KCL is there, or has our name.
     told: bool,
 }
@@ -49,7 +49,7 @@ impl Kcl {
 
     /// Whether a row under our name and without a token is ours to begin with.
     pub(super) fn is_asked_for(&self, key: &LeaseKey) -> bool {
-        self.coordination == Coordination::Native || self.asked.contains(key)
+        self.coordination == Coordination::Native || self.asked.contains_key(key)
     }
 }
 
@@ -156,9 +156,11 @@ impl Machine {
     fn view(&mut self, now: Instant) -> View {
         let mut view = View::default();
         let (seen, held) = (&self.seen, &self.held);
-        self.kcl.asked.retain(|key| {
+        self.kcl.asked.retain(|key, at| {
             let still = seen.get(key).is_some_and(|seen| seen.row.owner.as_ref() == Some(&self.me));
-            (still || self.busy.contains(key)) && !held.contains_key(key)
+            // A request may arrive late.
+            let is_fresh = now < *at + self.config.expiry;
+            (still || is_fresh || self.busy.contains(key)) && !held.contains_key(key)
         });
         // Also what was asked for by a write whose answer was lost.
         let asked = |(_, seen): &(&LeaseKey, &Seen)| {
@@ -166,7 +168,9 @@ impl Machine {
             row.owner.as_ref() == Some(&self.me) && row.checkpoint_owner.is_some() && row.token.is_some()
         };
         let asked: Vec<LeaseKey> = seen.iter().filter(asked).map(|(key, _)| key.clone()).collect();
-        self.kcl.asked.extend(asked);
+        for key in asked {
+            self.kcl.asked.entry(key).or_insert(now);
+        }
         for (key, seen) in &self.seen {
             let row = &seen.row;
             if self.held.contains_key(key) || (self.busy.contains(key) && !row.is_finished()) {
@@ -204,7 +208,7 @@ impl Machine {
                 if *owner == self.me
                     && row.token.is_none()
                     && is_workable
-                    && self.kcl.asked.contains(key) =>
+                    && self.kcl.asked.contains_key(key) =>
             {
                 view.mine += 1;
                 view.addressed.push(key.clone());
@@ -254,7 +258,7 @@ impl Machine {
             if seen.row.token.is_some() {
                 tracing::debug!(%key, "lease of a busier worker asked for");
                 writes.push((ops::request(&seen.row, &me), Purpose::Request));
-                self.kcl.asked.insert(key.clone());
+                self.kcl.asked.insert(key.clone(), now);
             } else if may_steal {
                 tracing::debug!(%key, "lease of a busier worker of the KCL taken");
                 let token = TenureToken::from_random(self.random.u128(..));

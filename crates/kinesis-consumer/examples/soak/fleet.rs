@@ -5,13 +5,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use kinesis_consumer::core::error_chain;
 use kinesis_consumer::core::lease::{
-    LeaseKey, LeaseStore, LeaseWrite, Outcome, ScanPage, ScanRequest, StoreError,
+    Lease, LeaseKey, LeaseStore, LeaseWrite, Outcome, ScanPage, ScanRequest, StoreError,
 };
-use kinesis_consumer::lease::{HeartbeatMode, MemoryStore};
+use kinesis_consumer::lease::{HeartbeatMode, LeaseConfig, MemoryStore};
 use kinesis_consumer::{Consumer, ConsumerError, ConsumerHandle, Report};
 use kinesis_testkit::TestKinesis;
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 
 use crate::Source;
@@ -30,6 +31,12 @@ const UNSTORED: Duration = Duration::from_secs(2);
 const AFTERMATH: Duration = Duration::from_secs(10);
 
 const STOP: Duration = Duration::from_secs(30);
+
+/// After this time a start is tried again that was refused.
+const RESTART: Duration = Duration::from_secs(5);
+
+/// How often a worker looks at all leases: rarely, for they are not what the soak is about.
+const LOOK: Duration = Duration::from_secs(5);
 
 /// A worker's way to the leases, which can be cut.
 #[derive(Debug)]
@@ -55,10 +62,7 @@ impl LeaseStore for Line {
         self.store.setup().await
     }
 
-    async fn get(
-        &self,
-        keys: &[LeaseKey],
-    ) -> Result<Vec<Option<kinesis_consumer::core::lease::Lease>>, StoreError> {
+    async fn get(&self, keys: &[LeaseKey]) -> Result<Vec<Option<Lease>>, StoreError> {
         self.pass().await?;
         self.store.get(keys).await
     }
@@ -86,6 +90,9 @@ struct Worker {
     cut_until: Option<Instant>,
 }
 
+/// How a worker ended.
+type Ended = (u32, Result<Report, Arc<ConsumerError>>);
+
 /// A place in the fleet.
 enum Slot {
     Up(Worker),
@@ -98,6 +105,7 @@ pub(crate) struct Happened {
     pub(crate) crashes: u32,
     pub(crate) cut_offs: u32,
     pub(crate) stops: u32,
+    pub(crate) failed_starts: u32,
 }
 
 pub(crate) struct Fleet {
@@ -109,7 +117,7 @@ pub(crate) struct Fleet {
     random: fastrand::Rng,
     slots: Vec<Slot>,
     next_worker: u32,
-    stops: JoinSet<Result<Report, Arc<ConsumerError>>>,
+    stops: JoinSet<Ended>,
     pub(crate) happened: Happened,
 }
 
@@ -143,8 +151,12 @@ impl Fleet {
                         worker.line.is_cut.store(false, Ordering::Relaxed);
                     }
                     if worker.handle.is_finished() {
-                        self.ledger.violation(format!("worker {} ended by itself", worker.number));
-                        self.slots[place] = Slot::Down { until: now };
+                        let until = now + RESTART;
+                        if let Slot::Up(worker) =
+                            std::mem::replace(&mut self.slots[place], Slot::Down { until })
+                        {
+                            self.stops.spawn(async move { (worker.number, worker.handle.finished().await) });
+                        }
                     }
                 }
                 Slot::Down { .. } => {}
@@ -207,15 +219,23 @@ impl Fleet {
     fn stop(&mut self, place: usize, until: Instant) {
         if let Slot::Up(worker) = std::mem::replace(&mut self.slots[place], Slot::Down { until }) {
             self.happened.stops += 1;
-            self.stops.spawn(async move { worker.handle.shutdown(STOP).await });
+            self.stops.spawn(async move { (worker.number, worker.handle.shutdown(STOP).await) });
         }
     }
 
-    fn stopped(&self, report: Result<Result<Report, Arc<ConsumerError>>, tokio::task::JoinError>) {
-        match report {
+    fn stopped(&mut self, ended: Result<Ended, JoinError>) {
+        match ended {
             // A handler that is stuck for longer than the stop waits is no violation.
-            Ok(Ok(_)) => {}
-            Ok(Err(error)) => self.ledger.violation(format!("a stop failed: {error}")),
+            Ok((_, Ok(_))) => {}
+            // A start says at once what it may not do; it is tried again.
+            Ok((_, Err(error)))
+                if matches!(*error, ConsumerError::Start(_) | ConsumerError::Registration(_)) =>
+            {
+                self.happened.failed_starts += 1;
+            }
+            Ok((number, Err(error))) => {
+                self.ledger.violation(format!("worker {number} ended: {}", error_chain(&*error)));
+            }
             Err(_) => self.ledger.violation("a stop panicked".to_owned()),
         }
     }
@@ -230,6 +250,7 @@ impl Fleet {
             .worker_id(format!("worker-{number}"))
             .lease_store(store)
             .heartbeat(HeartbeatMode::Inline)
+            .lease(LeaseConfig::default().look_interval(LOOK))
             // Small, so that bursts fill it.
             .buffer_bytes(64 * 1024)
             .seed(seed);

@@ -45,7 +45,7 @@ struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        let minutes = |minutes| Duration::from_secs(60 * minutes);
+        let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
         let sources = vec![Source::Poll, Source::Efo];
         Self { hours: 24, shards: 64, seed: 1, sources, storm: minutes(52), calm: minutes(8) }
     }
@@ -116,7 +116,7 @@ mod tests {
     /// what comes again had a reason.
     #[test]
     fn a_short_hour_of_faults_loses_nothing_and_leaves_nothing_behind() {
-        let minutes = |minutes| Duration::from_secs(60 * minutes);
+        let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
         let options =
             Options { hours: 1, shards: 6, storm: minutes(9), calm: minutes(5), ..Options::default() };
         let (runs, violations) = soak(&options, |_| ());

@@ -66,6 +66,7 @@ struct Next {
 pub(crate) fn run(options: &Options, source: Source, mut line: impl FnMut(&str)) -> Value {
     let begun = Started::now();
     let mut samples: Vec<Sample> = Vec::new();
+    let mut told = 0;
     let mut ended = json!({});
     let whole = measure(|| {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -81,6 +82,7 @@ pub(crate) fn run(options: &Options, source: Source, mut line: impl FnMut(&str))
             live += memory.bytes_current;
             let sample = run.sample(&runtime, live);
             line(&run.line(hour, &sample, memory.bytes_max, &begun));
+            told += run.tell(told, &mut line);
             samples.push(sample);
         }
         runtime.block_on(Box::pin(run.finish()));
@@ -89,6 +91,7 @@ pub(crate) fn run(options: &Options, source: Source, mut line: impl FnMut(&str))
             run.stream.ledger.violation(format!("{alive} tasks outlive their consumers"));
         }
         run.judge(&samples);
+        run.tell(told, &mut line);
         ended = run.summary(source, &samples);
     });
     ended["left_bytes"] = json!(whole.bytes_current);
@@ -246,6 +249,13 @@ impl<'a> Run<'a> {
         )
     }
 
+    /// Tells the violations behind the first `told`; how many there are.
+    fn tell(&self, told: usize, line: &mut impl FnMut(&str)) -> usize {
+        let violations = self.stream.ledger.violations().split_off(told);
+        violations.iter().for_each(|violation| line(&format!("violation: {violation}")));
+        violations.len()
+    }
+
     fn summary(&self, source: Source, samples: &[Sample]) -> Value {
         let totals = self.stream.ledger.totals();
         let happened = self.fleet.happened;
@@ -266,10 +276,10 @@ impl<'a> Run<'a> {
             "crashes": happened.crashes,
             "cut_offs": happened.cut_offs,
             "stops": happened.stops,
+            "failed_starts": happened.failed_starts,
             "live_bytes": live,
             "tasks": tasks,
             "violations": totals.violations,
-            "first_violations": self.stream.ledger.violations(),
         })
     }
 }

@@ -120,6 +120,7 @@ impl Stream {
 
     /// Lets the service forget what was stored as finished at the last time, so that its memory says nothing of ours.
     pub(crate) fn trim(&mut self, store: &MemoryStore) {
+        self.kinesis.clear_calls();
         let trim = |shard: &str, sequence: &str| self.kinesis.trim(STREAM, shard, sequence).map(drop);
         let views: HashMap<_, _> =
             self.views().into_iter().map(|view| (view.shard_id, view.ending_sequence_number)).collect();

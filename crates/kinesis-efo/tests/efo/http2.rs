@@ -340,6 +340,7 @@ async fn idle_connections_that_are_reset_lose_nothing() {
             put(&kinesis, n..n + 1);
             let heard = tokio::time::timeout(HANG, read(&mut reader, 1)).await.unwrap();
             assert_eq!((heard.payloads, heard.others.len()), (expected(n..n + 1), 0));
+            tokio::time::sleep(500 * MS).await;
         }
         assert!(kinesis.calls(Operation::SubscribeToShard) >= 3);
         Box::new(reader).close().await;

@@ -118,12 +118,12 @@ mod tests {
     fn a_short_hour_of_faults_loses_nothing_and_leaves_nothing_behind() {
         let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
         let options =
-            Options { hours: 1, shards: 6, storm: minutes(9), calm: minutes(5), ..Options::default() };
+            Options { hours: 1, shards: 4, storm: minutes(6), calm: minutes(4), ..Options::default() };
         let (runs, violations) = soak(&options, |_| ());
         assert_eq!(violations, 0, "{runs:#?}");
         for run in runs {
             assert_eq!(run["lost"], 0);
-            assert!(run["delivered"].as_u64().unwrap() > 1_000, "{run:#?}");
+            assert!(run["delivered"].as_u64().unwrap() > 500, "{run:#?}");
             for what in ["faults", "reshards", "crashes", "cut_offs", "stops"] {
                 assert_ne!(run[what], 0, "{what} never happened");
             }

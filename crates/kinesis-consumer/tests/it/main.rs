@@ -35,5 +35,8 @@ mod shutdown;
 #[cfg(test)]
 mod sources;
 #[cfg(test)]
+#[cfg(all(feature = "default-https-client", feature = "efo"))]
+mod steal;
+#[cfg(test)]
 #[cfg(all(feature = "gzip", feature = "kpl", feature = "zstd"))]
 mod wire;

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::calls::{Calls, Failure};
 use super::command::{Command, Waiting};
 use super::events::EventSender;
+use super::hints;
 use super::listing::Directory;
 use super::namesake;
 use super::task::LeaseTask;
@@ -88,17 +89,31 @@ impl Boot {
             Ok(calls) => calls,
             Err(failure) => return drop(ready.send(Err(start_error(failure)))),
         };
+        parts.machine.look_at_all_rows_each(parts.config.all_rows_interval(calls.store.profile().scan_cost));
         drop(ready.send(Ok(())));
         let Ok(found) = found.await else { return };
         if let Err(error) = prepare(&mut parts, &calls, &found).await {
             return drop(started.send(Err(error)));
         }
         drop(started.send(Ok(())));
-        let Parts { machine, seed, commands, sender, events, discover, lost, cancelled, stream_ref, .. } =
-            parts;
+        let Parts {
+            machine,
+            config,
+            seed,
+            commands,
+            sender,
+            events,
+            discover,
+            lost,
+            cancelled,
+            stream_ref,
+            ..
+        } = parts;
         let Found { start, identity, .. } = found;
+        let hints = hints::of(&calls, config.look_interval, seed);
         let task = LeaseTask {
             machine,
+            hints,
             calls,
             start,
             identity,

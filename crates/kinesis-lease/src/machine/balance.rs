@@ -35,10 +35,11 @@ struct Spread {
 impl Machine {
     pub(super) fn is_expired(&self, seen: &Seen, now: Instant) -> bool {
         let expiry = self.config.expiry / if mutant::is_on(Mutant::ExpiryHalved) { 2 } else { 1 };
-        now >= seen.since + expiry
+        // What was not read since is not known to have stood still until now.
+        now.min(seen.confirmed) >= seen.since + expiry
     }
 
-    fn is_resting(row: &Lease, seen: &Seen, now: Instant) -> bool {
+    pub(super) fn is_resting(row: &Lease, seen: &Seen, now: Instant) -> bool {
         !mutant::is_on(Mutant::RestIgnored)
             && row.owner.is_none()
             && row.cool_down.is_some_and(|cool_down| now < seen.since + cool_down.rest)
@@ -104,8 +105,9 @@ impl Machine {
     }
 
     /// Takes what is free and asks for what is too much elsewhere, as a look showed it that began at `seen_at`: what
-    /// is older than that is not known to have lasted until now.
-    pub(super) fn balance(&mut self, now: Instant, seen_at: Instant) {
+    /// is older than that is not known to have lasted until now. Nobody is asked when only some rows were read: what
+    /// the others have may have changed since.
+    pub(super) fn balance(&mut self, now: Instant, seen_at: Instant, of_all: bool) {
         let mut spread = self.spread(seen_at);
         let orphans = self.orphans(&spread, now);
         let others: usize = spread.others.values().map(Vec::len).sum();
@@ -127,20 +129,27 @@ impl Machine {
         }
         let mut taken: Vec<LeaseKey> = spread.addressed.drain(..).chain(spread.overdue.drain(..)).collect();
         self.random.shuffle(&mut spread.free);
+        let mut left = false;
         for key in &spread.free {
             // Up to the target at once; beyond it only what nobody has taken since the last look.
             let is_left = orphans.contains(key) && !mutant::is_on(Mutant::OrphansLeft);
             if (mine < room || mutant::is_on(Mutant::LimitIgnored)) && (mine < target || is_left) {
                 mine += 1;
                 taken.push(key.clone());
+            } else {
+                left |= mine < room;
             }
+        }
+        if left {
+            self.look_at_orphans(seen_at);
         }
         for key in taken {
             let token = self.fresh_token();
             let Some(seen) = self.seen.get(&key) else { continue };
             writes.push((ops::take(&seen.row, &self.me, token), Purpose::Take { token }));
         }
-        if spread.free.is_empty()
+        if of_all
+            && spread.free.is_empty()
             && !mutant::is_on(Mutant::NeverAsks)
             && (mine < room.min(target) || mutant::is_on(Mutant::NoDeadBand))
             && let Some(key) = self.choose(&spread, mine)
@@ -187,8 +196,7 @@ impl Machine {
     /// What is free and was so a look ago.
     fn orphans(&mut self, spread: &Spread, now: Instant) -> BTreeSet<LeaseKey> {
         let free: BTreeSet<&LeaseKey> = spread.free.iter().collect();
-        // Others look as often as we do, give or take a tenth.
-        let patience = self.config.look_interval.mul_f64(0.8);
+        let patience = self.orphan_patience();
         let mut orphans = BTreeSet::new();
         for (key, seen) in &mut self.seen {
             if !free.contains(key) {

@@ -127,6 +127,10 @@ impl Machine {
                 writes.push((ops::decline(&seen.row), Purpose::GiveBack));
             }
         }
+        if !of_all && !spread.addressed.is_empty() && mine < target.min(room) {
+            // What was asked for has come: the next one can be asked for.
+            self.want_look();
+        }
         let mut taken: Vec<LeaseKey> = spread.addressed.drain(..).chain(spread.overdue.drain(..)).collect();
         self.random.shuffle(&mut spread.free);
         let mut left = false;

@@ -161,7 +161,9 @@ impl Machine {
         match self.phase {
             Phase::Running => self.balance(now, look.started, true),
             Phase::NotTaking => {}
-            Phase::Stopping if mutant::is_on(Mutant::TakesWhileStopping) => self.balance(now, look.started, true),
+            Phase::Stopping if mutant::is_on(Mutant::TakesWhileStopping) => {
+                self.balance(now, look.started, true)
+            }
             Phase::Stopping if mutant::is_on(Mutant::RequestsLeft) => {}
             Phase::Stopping => self.give_back(now),
         }

@@ -113,7 +113,8 @@ impl Machine {
 
     /// How many looks before their time are paid for by so much time.
     fn extra_spacing(&self) -> Duration {
-        let (shortest, longest) = (self.config.look_interval, self.watch.interval.max(self.config.look_interval));
+        let (shortest, longest) =
+            (self.config.look_interval, self.watch.interval.max(self.config.look_interval));
         Duration::from_secs_f64(self.seen.len() as f64 / EXTRA_ROWS).clamp(shortest, longest)
     }
 
@@ -169,9 +170,10 @@ impl Machine {
         let ours = |key: &LeaseKey| {
             self.held.contains_key(key) || self.busy.contains(key) || self.doubts.contains_key(key)
         };
-        let rows = self.seen.iter().filter(|(key, seen)| {
-            !seen.row.is_finished() && !ours(key) && is_of_interest(&seen.row, key)
-        });
+        let rows = self
+            .seen
+            .iter()
+            .filter(|(key, seen)| !seen.row.is_finished() && !ours(key) && is_of_interest(&seen.row, key));
         let mut keys: Vec<LeaseKey> = rows.map(|(key, _)| key.clone()).take(ROWS).collect();
         keys.extend(self.signs_of_life(now));
         keys
@@ -200,7 +202,8 @@ impl Machine {
                 *watched = None;
             }
         }
-        let (before, after): (Vec<_>, Vec<_>) = workers.into_iter().partition(|(worker, _)| **worker < self.me);
+        let (before, after): (Vec<_>, Vec<_>) =
+            workers.into_iter().partition(|(worker, _)| **worker < self.me);
         after.into_iter().chain(before).take(WATCHED).filter_map(|(_, key)| key.cloned()).collect()
     }
 

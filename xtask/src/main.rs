@@ -103,12 +103,7 @@ const TASKS: &[Task] = &[
         about: "Run one example in release mode",
         run: run::example,
     },
-    Task {
-        name: "examples",
-        usage: "",
-        about: "Run every example in release mode and check its result",
-        run: examples::run,
-    },
+    Task { name: "examples", usage: "", about: "Run every example and check its result", run: examples::run },
     Task {
         name: "features",
         usage: "[--all]",

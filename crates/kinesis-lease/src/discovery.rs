@@ -30,7 +30,9 @@ pub(crate) fn plan(
 ) -> Vec<Vec<Lease>> {
     let first_start = rows.is_empty();
     let start = original(start, rows);
+    // Shards whose children are read from their first record.
     let mut known: BTreeSet<ShardId> = rows.keys().map(|key| key.shard().clone()).collect();
+    let past = past(shards, rows);
     let listed: BTreeSet<&ShardId> = shards.iter().map(|shard| &shard.id).collect();
     let mut left: Vec<&ShardInfo> = shards.iter().filter(|shard| !known.contains(&shard.id)).collect();
     left.sort_by(|a, b| a.id.cmp(&b.id));
@@ -50,11 +52,15 @@ pub(crate) fn plan(
         for shard in ready {
             decided.insert(shard.id.clone());
             let descends = !first_start && shard.parents.iter().any(|parent| known.contains(parent));
-            let lease =
-                if descends { Some(child(template, shard)) } else { at_start(template, shard, &start) };
+            let is_past = first_start || past.contains(&shard.id);
+            let lease = if descends {
+                known.insert(shard.id.clone());
+                Some(child(template, shard))
+            } else {
+                at_start(template, shard, &start, is_past)
+            };
             generation.extend(lease);
         }
-        known.extend(generation.iter().map(|lease: &Lease| lease.key.shard().clone()));
         if !generation.is_empty() {
             generations.push(generation);
         }
@@ -141,10 +147,35 @@ fn original(start: &Start, rows: &BTreeMap<LeaseKey, Lease>) -> Start {
     }
 }
 
-fn at_start(template: &LeaseKey, shard: &ShardInfo, start: &Start) -> Option<Lease> {
+/// What those shards descend from that have a row, by the rows and by the listing: either may miss some.
+///
+/// What was closed before the first start is among them, as all shards that were open then have rows. Only a first
+/// start that came half-way leaves others: shards that were open, have no row, and may be closed by now.
+fn past(shards: &[ShardInfo], rows: &BTreeMap<LeaseKey, Lease>) -> BTreeSet<ShardId> {
+    let mut parents: BTreeMap<&ShardId, Vec<&ShardId>> = BTreeMap::new();
+    for shard in shards {
+        parents.entry(&shard.id).or_default().extend(&shard.parents);
+    }
+    for row in rows.values() {
+        parents.entry(row.key.shard()).or_default().extend(&row.parents);
+    }
+    let mut found = BTreeSet::new();
+    let mut left: Vec<&ShardId> = rows.keys().map(LeaseKey::shard).collect();
+    while let Some(shard) = left.pop() {
+        for parent in parents.get(shard).into_iter().flatten() {
+            if found.insert((*parent).clone()) {
+                left.push(parent);
+            }
+        }
+    }
+    found
+}
+
+fn at_start(template: &LeaseKey, shard: &ShardInfo, start: &Start, is_past: bool) -> Option<Lease> {
     match start {
         Start::TrimHorizon => Some(lease(template, shard, Checkpoint::TrimHorizon, None)),
-        Start::Latest { .. } if shard.closed => None,
+        // Others may have been closed since the first start, and have records behind the anchor.
+        Start::Latest { .. } if shard.closed && (is_past || mutant::is_on(Mutant::ClosedUnseen)) => None,
         Start::Latest { anchor } => Some(lease(template, shard, Checkpoint::Latest, Some(*anchor))),
         // Closed shards may have records after that time, too.
         Start::AtTimestamp { anchor } => Some(lease(template, shard, Checkpoint::AtTimestamp, Some(*anchor))),
@@ -233,6 +264,27 @@ mod tests {
     #[test]
     fn old_closed_shards_are_not_made_by_a_later_discovery_at_the_tip() {
         assert_eq!(planned("old! a<old new", "a", &LATEST), [vec!["new LATEST"]]);
+    }
+
+    /// S-056, F-18: after a start at the tip that came half-way, what was open then and is closed now has records behind
+    /// the anchor; so have its children.
+    #[test]
+    fn shards_that_were_closed_unseen_are_read_from_the_anchor() {
+        let expected = [vec!["lost LATEST"], vec!["b LATEST", "c LATEST"]];
+        assert_eq!(planned("lost! b<lost c<lost a", "a", &LATEST), expected);
+        let expected = [vec!["lost LATEST"], vec!["b TRIM_HORIZON"]];
+        assert_eq!(planned("a! lost! b<a+lost", "a", &LATEST), expected, "merged with a known one");
+    }
+
+    /// What known shards descend from was closed before the start, even if the listing misses those between.
+    #[test]
+    fn shards_before_known_ones_are_past() {
+        let nothing = Vec::<Vec<String>>::new();
+        assert_eq!(planned("older! old!<older a<old", "a", &LATEST), nothing);
+        let mut known = rows("a");
+        known.get_mut(&key("a")).unwrap().parents = vec![ShardId::new("old").unwrap()];
+        let leases = plan(&key("x"), &shards("older! old!<older"), &known, &LATEST);
+        assert_eq!(leases, Vec::<Vec<Lease>>::new());
     }
 
     #[test]

@@ -112,6 +112,14 @@ mutants! {
     RenewedLate,
     /// Shards that follow known ones start at the tip.
     ChildrenAtTip,
+    /// After a start at the tip that came half-way, shards that were closed meanwhile count as old.
+    ClosedUnseen,
+    /// Two listings count as consecutive although one between them failed.
+    GoneAcrossFailure,
+    /// A listing counts for shards that are newer than it.
+    GoneBeforeMade,
+    /// A worker that stops does not wait for what it may still have to give back.
+    StopUnsettled,
 }
 
 thread_local! {

@@ -139,22 +139,42 @@ impl Machine {
             self.reply(reply, Err(LeaseError::Directory(error)));
         }
         match result {
-            Ok(mut found) => {
-                let look = found.look.take();
-                let last = std::mem::replace(&mut self.found, found);
-                let twice = |key: &&LeaseKey| last.gone.contains(*key) || mutant::is_on(Mutant::GoneAtOnce);
-                let gone: Vec<LeaseKey> = self.found.gone.iter().filter(twice).cloned().collect();
-                if let Some(range) = self.found.hole.filter(|range| last.hole == Some(*range)) {
-                    self.warn(LeaseWarning::Hole(range));
+            Ok(found) => self.listed(now, began, found),
+            Err(error) => {
+                if !mutant::is_on(Mutant::GoneAcrossFailure) {
+                    // It may have shown what the others missed.
+                    self.found = Found::default();
+                    self.spent_since.clear();
                 }
-                self.close_gone(now, gone);
-                self.collect(now);
-                match look {
-                    Some(look) => self.saw(now, look),
-                    None => self.look_soon(),
-                }
+                self.warn(LeaseWarning::Discovery(error));
             }
-            Err(error) => self.warn(LeaseWarning::Discovery(error)),
+        }
+    }
+
+    fn listed(&mut self, now: Instant, began: Instant, mut found: Found) {
+        let look = found.look.take();
+        // Overtaken by a later one, it is not the one after the last.
+        if self.listed_at.is_none_or(|last| last <= began) {
+            self.listed_at = Some(began);
+            // It cannot show a shard that was made after it began.
+            let is_older = |key: &LeaseKey| {
+                self.seen.get(key).is_some_and(|seen| seen.first_seen <= began)
+                    || mutant::is_on(Mutant::GoneBeforeMade)
+            };
+            found.gone.retain(is_older);
+            found.spent.retain(is_older);
+            let last = std::mem::replace(&mut self.found, found);
+            let twice = |key: &&LeaseKey| last.gone.contains(*key) || mutant::is_on(Mutant::GoneAtOnce);
+            let gone: Vec<LeaseKey> = self.found.gone.iter().filter(twice).cloned().collect();
+            if let Some(range) = self.found.hole.filter(|range| last.hole == Some(*range)) {
+                self.warn(LeaseWarning::Hole(range));
+            }
+            self.close_gone(now, gone);
+            self.collect(now);
+        }
+        match look {
+            Some(look) => self.saw(now, look),
+            None => self.look_soon(),
         }
     }
 
@@ -209,6 +229,9 @@ impl Machine {
         }
         if !mutant::is_on(Mutant::RequestsLeft) {
             self.give_back(now);
+        }
+        if !self.unsettled.is_empty() {
+            self.look_soon();
         }
     }
 }

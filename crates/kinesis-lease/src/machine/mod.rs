@@ -165,6 +165,8 @@ pub(crate) struct Machine {
     unreadable: BTreeSet<LeaseKey>,
     /// What the last listing found: it takes two of them to believe that a shard is gone.
     found: Found,
+    /// When that listing began.
+    listed_at: Option<Instant>,
     /// Since when finished leases are needed by nothing.
     spent_since: BTreeMap<LeaseKey, Instant>,
     /// Rows that a take, request or other write of ours is under way for.
@@ -185,6 +187,8 @@ pub(crate) struct Machine {
     warned_at: Option<Instant>,
     released: Vec<LeaseKey>,
     lost_in_stop: Vec<LeaseKey>,
+    /// Rows that may name us, as the outcome of a write is unknown, and since when: the next look shows it.
+    unsettled: BTreeMap<LeaseKey, Instant>,
     actions: Vec<Action>,
 }
 
@@ -202,6 +206,7 @@ impl Machine {
             seen: BTreeMap::new(),
             unreadable: BTreeSet::new(),
             found: Found::default(),
+            listed_at: None,
             spent_since: BTreeMap::new(),
             busy: BTreeSet::new(),
             doubts: BTreeMap::new(),
@@ -216,6 +221,7 @@ impl Machine {
             warned_at: None,
             released: Vec::new(),
             lost_in_stop: Vec::new(),
+            unsettled: BTreeMap::new(),
             actions: Vec::new(),
         }
     }
@@ -239,6 +245,12 @@ impl Machine {
         }
     }
 
+    /// How many leases are held, those of which only the last write is to be made included.
+    #[cfg(any(test, feature = "sim"))]
+    pub(crate) fn held_count(&self) -> usize {
+        self.held.len()
+    }
+
     /// The tenure whose writes of a row are ours.
     #[cfg(any(test, feature = "sim"))]
     pub(crate) fn tenure_of(&self, key: &LeaseKey) -> Option<TenureToken> {
@@ -253,13 +265,17 @@ impl Machine {
 
     /// Whether a stop is done: nothing is held and nothing under way.
     pub(crate) fn is_stopped(&self) -> bool {
-        self.phase == Phase::Stopping && self.held.is_empty() && self.batches.is_empty()
+        self.phase == Phase::Stopping
+            && self.held.is_empty()
+            && self.batches.is_empty()
+            && (self.unsettled.is_empty() || mutant::is_on(Mutant::StopUnsettled))
     }
 
     /// What was released since the stop began, and what was not or not surely.
     pub(crate) fn stop_report(&self) -> (Vec<LeaseKey>, Vec<LeaseKey>) {
-        let left = self.held.keys().chain(&self.lost_in_stop).cloned().collect();
-        (self.released.clone(), left)
+        let left = self.held.keys().chain(&self.lost_in_stop).chain(self.unsettled.keys());
+        let left: BTreeSet<LeaseKey> = left.cloned().collect();
+        (self.released.clone(), left.into_iter().collect())
     }
 
     /// Knows a row that has looked like that since then, before the first look.
@@ -322,7 +338,7 @@ impl Machine {
 
     fn applied(&mut self, now: Instant, batch: BatchId, results: Vec<Result<Outcome, Arc<StoreError>>>) {
         let Some(Batch { started, items }) = self.batches.remove(&batch) else { return };
-        let mut answered = false;
+        let (mut answered, mut unsettled) = (false, false);
         let mut results = results.into_iter();
         for (key, purpose) in items {
             let missing = || Err(Arc::new(StoreError::unavailable("the store gave too few results")));
@@ -341,6 +357,12 @@ impl Machine {
                 self.observe(row.clone(), now, Some(now));
             }
             answered |= result.is_ok();
+            if result.is_err()
+                && matches!(purpose, Purpose::Take { .. } | Purpose::Request | Purpose::GiveBack)
+            {
+                unsettled = true;
+                self.unsettled.insert(key.clone(), now);
+            }
             match purpose {
                 Purpose::Hold => self.held_write_ended(now, &key, started, result),
                 Purpose::Take { token } => self.take_ended(now, &key, token, started, result),
@@ -362,6 +384,9 @@ impl Machine {
         if self.phase == Phase::Stopping && answered {
             // A request that came too late to be taken back was answered meanwhile.
             self.give_back(now);
+        }
+        if self.phase == Phase::Stopping && unsettled {
+            self.look_soon();
         }
     }
 

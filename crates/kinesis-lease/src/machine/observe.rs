@@ -16,6 +16,8 @@ use crate::{LeaseWarning, LossReason, ops};
 #[derive(Debug)]
 pub(super) struct Seen {
     pub(super) row: Lease,
+    /// When it was first seen.
+    pub(super) first_seen: Instant,
     /// Since when its counter stands still.
     pub(super) since: Instant,
     /// Since when looks have found it free to take.
@@ -50,7 +52,16 @@ impl Seen {
         } else {
             now
         };
-        Self { row, since, free_since: None, hand_over_since, foreign_moves: 0, told_at, confirmed: now }
+        Self {
+            row,
+            first_seen: now,
+            since,
+            free_since: None,
+            hand_over_since,
+            foreign_moves: 0,
+            told_at,
+            confirmed: now,
+        }
     }
 
     fn update(&mut self, row: Lease, now: Instant, told_at: Option<Instant>) {
@@ -158,6 +169,7 @@ impl Machine {
             }
         }
         self.doubts.retain(|_, doubt| now < doubt.started + self.config.expiry);
+        self.unsettled.retain(|_, at| *at > look.started);
         match self.phase {
             Phase::Running => self.balance(now, look.started, true),
             Phase::NotTaking => {}
@@ -165,7 +177,12 @@ impl Machine {
                 self.balance(now, look.started, true)
             }
             Phase::Stopping if mutant::is_on(Mutant::RequestsLeft) => {}
-            Phase::Stopping => self.give_back(now),
+            Phase::Stopping => {
+                self.give_back(now);
+                if !self.unsettled.is_empty() {
+                    self.look_soon();
+                }
+            }
         }
     }
 

@@ -59,7 +59,7 @@ impl Fleet {
             found.believes.insert(lease.key.clone(), token);
             let sent = found.takings.remove(&token).unwrap_or_default();
             found.proven.insert(lease.key.clone(), sent);
-            found.most_held = found.most_held.max(u32::try_from(found.believes.len()).unwrap_or(u32::MAX));
+            found.most_held = found.most_held.max(found.count_held());
         }
         self.work_on(worker, lease.key.clone(), token);
     }

@@ -75,6 +75,12 @@ coverage! {
     collected,
     /// Listings that missed a shard.
     glitches,
+    /// Listings that failed.
+    failed_listings,
+    /// Starts at the tip that came half-way.
+    half_starts,
+    /// Stops right after a lease was asked for or taken.
+    hasty_stops,
     /// Takings recognised although their reply was lost.
     recognised,
     /// Calm ends in which every shard had an owner, evenly.

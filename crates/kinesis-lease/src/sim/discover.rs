@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use kinesis_core::directory::{DirectoryError, ShardInfo};
 use kinesis_core::lease::{Lease, LeaseKey, StoreError};
@@ -42,24 +42,70 @@ impl Fleet {
         self.later(delay, worker, Happening::Listed);
     }
 
+    /// A listing shows the stream as it is now; its later pages may take a while.
     pub(super) fn listed(&mut self, worker: usize) {
-        // Now and then a listing misses a shard that has a lease, but never twice in a row.
-        let missed = self.workers.get(&worker).is_some_and(|found| found.missed);
-        let glitch = !self.watch.gentle && !missed && self.watch.storm && self.chance(10);
-        let shards: Vec<u32> =
-            self.stream.shards.keys().copied().filter(|shard| self.has_row(*shard)).collect();
-        let unlisted: BTreeSet<u32> =
-            if glitch { self.random.choice(&shards).copied().into_iter().collect() } else { BTreeSet::new() };
-        self.coverage.glitches += u64::from(glitch);
+        let faults = self.settings.faults;
+        // Nobody knows whether it would have missed a shard.
+        let fails = self.chance(faults.listings);
+        let missed = if fails { None } else { self.glitch(worker) };
+        let unlisted: BTreeSet<u32> = missed.into_iter().collect();
         let shards = self.stream.listing(&unlisted);
-        let clock = self.workers.get(&worker).map(|found| self.clock(found));
+        let slow = !faults.are_none() && self.chance(30);
+        let pages = if slow { self.millis(100..5_000) } else { Duration::ZERO };
         let Some(found) = self.workers.get_mut(&worker) else { return };
-        found.missed = glitch;
+        found.missed = missed.is_some();
+        found.last_missed = missed.or(found.last_missed);
+        if fails {
+            return self.listing_failed(worker);
+        }
         if let Some(discovery) = &mut found.discovery {
             discovery.shards = shards;
-            discovery.scan_began = clock;
         }
-        self.send(worker, Call::Scan);
+        self.later(pages, worker, Happening::Scan);
+    }
+
+    /// Now and then a listing misses a shard that has a lease, mostly a young one, but never twice in a row.
+    fn glitch(&mut self, worker: usize) -> Option<u32> {
+        let found = self.workers.get(&worker)?;
+        if found.missed || !self.watch.storm || !self.chance(self.settings.faults.glitches) {
+            return None;
+        }
+        let last = self.workers.get(&worker)?.last_missed;
+        let shards: Vec<u32> =
+            self.stream.shards.keys().copied().filter(|shard| self.has_row(*shard)).collect();
+        let missed = match self.random.u32(0..4) {
+            0 | 1 => shards.last().copied(),
+            2 if last.is_some_and(|last| self.has_row(last)) => last,
+            _ => self.random.choice(&shards).copied(),
+        };
+        self.coverage.glitches += u64::from(missed.is_some());
+        missed
+    }
+
+    fn listing_failed(&mut self, worker: usize) {
+        self.note(|| format!("w{worker} cannot list the shards"));
+        self.coverage.failed_listings += 1;
+        self.watch.faults.push(self.now);
+        let delay = self.millis(500..2_000);
+        let Some(found) = self.workers.get_mut(&worker) else { return };
+        if found.started.is_none() {
+            // Before the start there is nothing else to do than to try.
+            return self.later(delay, worker, Happening::Listed);
+        }
+        let began = found.discovery.take().and_then(|discovery| discovery.began);
+        let Some(began) = began else { return };
+        let error = DirectoryError::unavailable(key(0).stream().clone(), "ListShards", "lost");
+        self.step(worker, Event::Discovered { began, result: Err(Arc::new(error)) });
+        self.later(delay, worker, Happening::List);
+    }
+
+    pub(super) fn scan(&mut self, worker: usize) {
+        let clock = self.workers.get(&worker).map(|found| self.clock(found));
+        let found = self.workers.get_mut(&worker);
+        if let Some(discovery) = found.and_then(|found| found.discovery.as_mut()) {
+            discovery.scan_began = clock;
+            self.send(worker, Call::Scan);
+        }
     }
 
     pub(super) fn scanned(&mut self, worker: usize, rows: Result<Vec<Lease>, Arc<StoreError>>) {
@@ -88,6 +134,7 @@ impl Fleet {
     }
 
     fn next_generation(&mut self, worker: usize) {
+        let now = self.now;
         let Some(found) = self.workers.get_mut(&worker) else { return };
         let Some(discovery) = &mut found.discovery else { return };
         if let Some(generation) = discovery.generations.front() {
@@ -98,8 +145,8 @@ impl Fleet {
         let result = Ok(std::mem::take(&mut discovery.found));
         let Some(began) = discovery.began else { return };
         found.discovery = None;
-        let first = !std::mem::replace(&mut found.started, true);
-        if first {
+        if found.started.is_none() {
+            found.started = Some(now);
             self.note(|| format!("w{worker} has started"));
             self.plan(worker);
         } else {
@@ -132,7 +179,7 @@ impl Fleet {
         let Some(discovery) = &mut found.discovery else { return };
         discovery.failures += 1;
         // Before the start there is nothing else to do than to try.
-        if discovery.failures < TRIES || !found.started {
+        if discovery.failures < TRIES || found.started.is_none() {
             let delay = self.millis(200..1_000);
             return self.later(delay, worker, Happening::Send(again));
         }

@@ -17,6 +17,10 @@ pub(crate) struct Faults {
     pub(crate) deaf: u32,
     /// Steps of a consumer that end in a rest of the shard; of 1,000.
     pub(crate) poison: u32,
+    /// Listings that miss a shard.
+    pub(crate) glitches: u32,
+    /// Listings that fail.
+    pub(crate) listings: u32,
     /// The longest way to the store, and the longest way back.
     pub(crate) latency: Duration,
 }
@@ -29,12 +33,15 @@ impl Faults {
         throttled: 0,
         deaf: 0,
         poison: 0,
+        glitches: 0,
+        listings: 0,
         latency: Duration::from_millis(40),
     };
     /// Whether nothing at all goes wrong with calls and hand-overs.
     pub(super) fn are_none(&self) -> bool {
-        let Self { lost_replies, lost_calls, late, throttled, deaf, .. } = *self;
-        lost_replies + lost_calls + late + throttled + deaf == 0 && self.latency <= Self::NONE.latency
+        let Self { lost_replies, lost_calls, late, throttled, deaf, glitches, listings, .. } = *self;
+        lost_replies + lost_calls + late + throttled + deaf + glitches + listings == 0
+            && self.latency <= Self::NONE.latency
     }
 }
 

@@ -7,22 +7,17 @@ use std::time::{Duration, Instant};
 use kinesis_core::WorkerId;
 use kinesis_core::lease::{Change, Lease, LeaseKey, Outcome, StoreError, TenureToken};
 
-use super::consumer::{Deed, Pending};
-use super::discover::Discovery;
+use super::consumer::Deed;
 use super::faults::{Fate, Faults};
 use super::stream::Stream;
-use super::table::{Table, TaggedWrite, Taking, is_end, token_of};
+use super::table::{Table, TaggedWrite, Taking, is_end, names, token_of};
 use super::watch::Watch;
+use super::worker::Worker;
 use super::{Coverage, number};
 use crate::LeaseConfig;
 use crate::discovery::Start;
-use crate::machine::{Action, BatchId, Event, Look, Machine, ReplyId, Request};
+use crate::machine::{Action, BatchId, Event, Look, Machine, Request};
 
-/// The leases that a batch writes, each with the tenure that it claims.
-type Tenures = Vec<(LeaseKey, Option<TenureToken>)>;
-
-/// No write is tried again sooner, on the fastest clock.
-const SHORTEST_RETRY: Duration = Duration::from_millis(15);
 /// More steps than this at one moment are a loop.
 const SPIN: u32 = 20_000;
 
@@ -53,6 +48,12 @@ pub(super) enum Happening {
     Send(Call),
     /// A listing of the shards arrives.
     Listed,
+    /// All pages of it have.
+    Scan,
+    /// The shards are listed out of turn.
+    List,
+    /// The worker is to stop.
+    Stop,
     /// The time of a periodic listing.
     Discover,
 }
@@ -73,42 +74,6 @@ pub(super) enum Answer {
     Created(Result<(), Arc<StoreError>>),
 }
 
-pub(super) struct Worker {
-    pub(super) machine: Machine,
-    pub(super) config: LeaseConfig,
-    /// How fast its clock runs.
-    pub(super) rate: f64,
-    /// Until when it is stopped, as by a signal.
-    pub(super) paused_until: Duration,
-    /// Until when it does not reach the store.
-    pub(super) cut_until: Duration,
-    /// Whether the first discovery is done.
-    pub(super) started: bool,
-    pub(super) stopping_since: Option<Duration>,
-    pub(super) believes: BTreeMap<LeaseKey, TenureToken>,
-    /// When the last write began that the worker knows to be in the row: what it may go on believing from.
-    pub(super) proven: BTreeMap<LeaseKey, Duration>,
-    /// When calls and takings were sent.
-    sent: BTreeMap<BatchId, (Duration, Tenures)>,
-    /// When a write of a tenure failed last.
-    failed: BTreeMap<LeaseKey, (TenureToken, Duration)>,
-    pub(super) takings: BTreeMap<TenureToken, Duration>,
-    pub(super) pending: BTreeMap<ReplyId, Pending>,
-    pub(super) next_reply: ReplyId,
-    pub(super) discovery: Option<Discovery>,
-    pub(super) discover_again: bool,
-    /// Whether the next periodic listing is on the agenda.
-    pub(super) scheduled: bool,
-    /// Whether its last listing missed a shard.
-    pub(super) missed: bool,
-    /// Calls in the present second.
-    pub(super) calls: u32,
-    /// The most leases that it held in the present second.
-    pub(super) most_held: u32,
-    /// The machine's own deadline, in the fleet's time.
-    deadline: Option<Duration>,
-}
-
 pub(crate) struct Fleet {
     pub(super) random: fastrand::Rng,
     epoch: Instant,
@@ -122,6 +87,12 @@ pub(crate) struct Fleet {
     next_entry: u64,
     /// Steps since time last moved.
     still: u32,
+    /// The first worker that makes leases crashes in the middle of it.
+    pub(super) half_start: bool,
+    /// A worker that is to stop as soon as it asks for a lease or takes one.
+    pub(super) restless: Option<usize>,
+    /// The reply to the next call is lost.
+    loses: bool,
     pub(super) watch: Watch,
     pub(crate) coverage: Coverage,
     /// Beginnings and ends of tenures since the last reset.
@@ -148,6 +119,9 @@ impl Fleet {
             agenda: BTreeMap::new(),
             next_entry: 0,
             still: 0,
+            half_start: false,
+            restless: None,
+            loses: false,
             watch: Watch::default(),
             coverage: Coverage::default(),
             moves: 0,
@@ -178,29 +152,8 @@ impl Fleet {
         let name = WorkerId::new(format!("w{number}")).expect("a valid name");
         let config = LeaseConfig { max_leases: limit, ..self.settings.config.clone() };
         let (slowest, fastest) = self.settings.rates;
-        let worker = Worker {
-            machine: Machine::new(name, config.clone(), self.random.fork()),
-            config,
-            rate: slowest + self.random.f64() * (fastest - slowest),
-            paused_until: Duration::ZERO,
-            cut_until: Duration::ZERO,
-            started: false,
-            stopping_since: None,
-            believes: BTreeMap::new(),
-            proven: BTreeMap::new(),
-            sent: BTreeMap::new(),
-            failed: BTreeMap::new(),
-            takings: BTreeMap::new(),
-            pending: BTreeMap::new(),
-            next_reply: 0,
-            discovery: None,
-            discover_again: false,
-            scheduled: false,
-            missed: false,
-            calls: 0,
-            most_held: 0,
-            deadline: None,
-        };
+        let rate = slowest + self.random.f64() * (fastest - slowest);
+        let worker = Worker::new(Machine::new(name, config.clone(), self.random.fork()), config, rate);
         self.note(|| format!("w{number} joins, limit {limit:?}, rate {:.4}", worker.rate)); // debug-ok: a number
         self.workers.insert(number, worker);
         self.coverage.joins += 1;
@@ -236,16 +189,29 @@ impl Fleet {
     }
 
     pub(crate) fn stop(&mut self, worker: usize) {
-        self.note(|| format!("w{worker} is to stop"));
-        self.coverage.stops += 1;
         let now = self.now;
         let Some(found) = self.workers.get_mut(&worker) else { return };
-        if !found.started {
+        if found.started.is_none() {
             self.workers.remove(&worker);
             return;
         }
+        if found.stopping_since.is_some() {
+            return;
+        }
         found.stopping_since = Some(now);
+        self.note(|| format!("w{worker} is to stop"));
+        self.coverage.stops += 1;
+        self.forget_crashes();
         self.step(worker, Event::Request(Request::Stop));
+    }
+
+    /// When those who watched the leases of the dead are gone, the expiry begins anew for those who joined later.
+    fn forget_crashes(&mut self) {
+        let crash = self.watch.disturbed_at;
+        let knows = |worker: &Worker| worker.is_able() && worker.started.is_some_and(|at| at <= crash);
+        if self.now < crash + self.aftermath() && !self.workers.values().any(knows) {
+            self.disturbed();
+        }
     }
 
     /// Lets the fleet live for a while, and looks at it every second.
@@ -337,7 +303,9 @@ impl Fleet {
     }
 
     pub(super) fn plan(&mut self, number: usize) {
-        let Some(worker) = self.workers.get(&number).filter(|worker| worker.started) else { return };
+        let Some(worker) = self.workers.get(&number).filter(|worker| worker.started.is_some()) else {
+            return;
+        };
         let clock = self.clock(worker);
         let epoch = self.epoch;
         let Some(worker) = self.workers.get_mut(&number) else { return };
@@ -350,6 +318,7 @@ impl Fleet {
         for action in actions {
             self.act(number, action);
         }
+        self.leave(number);
     }
 
     fn act(&mut self, number: usize, action: Action) {
@@ -362,6 +331,7 @@ impl Fleet {
                 };
                 let writes: Vec<TaggedWrite> = writes.into_iter().map(tag).collect();
                 self.sending(number, batch, &writes);
+                self.grow_restless(number, &writes);
                 self.send(number, Call::Apply(batch, writes));
             }
             Action::Look => {
@@ -389,6 +359,10 @@ impl Fleet {
         let roll = self.random.u32(0..100);
         let Faults { lost_calls, lost_replies, late, throttled, .. } = faults;
         let works = Fate { reach: Some(reach), reply: Some(reply), throttled: false };
+        if std::mem::take(&mut self.loses) {
+            self.coverage.lost_replies += 1;
+            return Fate { reply: None, ..works };
+        }
         if cut || roll < lost_calls {
             self.coverage.lost_calls += 1;
             Fate { reach: None, reply: None, throttled: false }
@@ -437,19 +411,28 @@ impl Fleet {
     fn happen(&mut self, number: usize, happening: Happening) {
         match happening {
             Happening::Store(call, reply) => {
+                let call = self.cut_short(number, call, reply.is_some());
                 let answer = self.store(number, call);
                 if let Some(delay) = reply {
                     self.later(delay, number, Happening::Deliver(answer));
                 }
             }
             Happening::Deliver(Answer::Event(event)) => {
-                self.proved(number, &event);
+                let now = self.now;
+                if let (Event::Applied { batch, results }, Some(worker)) =
+                    (&event, self.workers.get_mut(&number))
+                {
+                    worker.replied(*batch, results, now);
+                }
                 self.step(number, event);
             }
             Happening::Deliver(Answer::Scanned(rows)) => self.scanned(number, rows),
             Happening::Deliver(Answer::Created(result)) => self.created(number, result),
             Happening::Consumer(key, token, deed) => self.consume(number, key, token, deed),
             Happening::Listed => self.listed(number),
+            Happening::Scan => self.scan(number),
+            Happening::List => self.begin_discovery(number),
+            Happening::Stop => self.stop(number),
             Happening::Send(call) => self.send(number, call),
             Happening::Discover => {
                 self.workers.entry(number).and_modify(|worker| worker.scheduled = false);
@@ -458,19 +441,24 @@ impl Fleet {
         }
     }
 
+    /// A worker that was told to stop just when it asks for a lease, and often does not hear of it.
+    fn grow_restless(&mut self, number: usize, writes: &[TaggedWrite]) {
+        if self.restless != Some(number) || !writes.iter().any(|tagged| names(&tagged.write, number)) {
+            return;
+        }
+        self.restless = None;
+        self.coverage.hasty_stops += 1;
+        self.loses = !self.watch.gentle && (!self.watch.storm || self.chance(50));
+        let delay = self.millis(20..100);
+        self.later(delay, number, Happening::Stop);
+    }
+
     fn sending(&mut self, number: usize, batch: BatchId, writes: &[TaggedWrite]) {
         let now = self.now;
         let Some(worker) = self.workers.get_mut(&number) else { return };
-        let tagged = writes.iter().map(|tagged| (tagged.write.key.clone(), tagged.tenure));
-        let tagged: Vec<(LeaseKey, Option<TenureToken>)> = tagged.collect();
-        let is_hasty = |(key, tenure): &&(LeaseKey, Option<TenureToken>)| {
-            worker.failed.get(key).is_some_and(|(of, at)| *tenure == Some(*of) && now - *at < SHORTEST_RETRY)
-        };
-        let hasty = tagged.iter().find(is_hasty).map(|(key, _)| super::number(key));
-        worker.sent.insert(batch, (now, tagged));
-        let tokens: Vec<TenureToken> = writes.iter().filter_map(|tagged| token_of(&tagged.write)).collect();
-        worker.takings.extend(tokens.iter().map(|token| (*token, now)));
-        if worker.stopping_since.is_some() && !tokens.is_empty() {
+        let hasty = worker.sending(batch, writes, now).map(|key| super::number(&key));
+        let takes = writes.iter().any(|tagged| token_of(&tagged.write).is_some());
+        if worker.stopping_since.is_some() && takes {
             self.violated(format!("w{number} takes a lease after its stop began"));
         }
         if let Some(shard) = hasty {
@@ -478,24 +466,21 @@ impl Fleet {
         }
     }
 
-    /// What the worker learns from the replies to its writes.
-    fn proved(&mut self, number: usize, event: &Event) {
-        let now = self.now;
-        let Event::Applied { batch, results } = event else { return };
-        let Some(worker) = self.workers.get_mut(&number) else { return };
-        let Some((sent, writes)) = worker.sent.remove(batch) else { return };
-        for (result, (key, tenure)) in results.iter().zip(writes) {
-            match tenure.filter(|_| result.is_err()) {
-                Some(tenure) => worker.failed.insert(key, (tenure, now)),
-                None => worker.failed.remove(&key),
-            };
-            let row = match result {
-                Ok(Outcome::Applied(row) | Outcome::Refused { current: Some(row) }) => row,
-                _ => continue,
-            };
-            if worker.believes.get(&row.key).copied() == row.token && row.token.is_some() {
-                worker.proven.insert(row.key.clone(), sent);
+    /// Whoever does not hear of the end of its creations may have got only some of them through.
+    fn cut_short(&mut self, number: usize, call: Call, answered: bool) -> Call {
+        let half = self.half_start;
+        match call {
+            Call::Create(mut writes) if half || !answered || !self.workers.contains_key(&number) => {
+                let least = usize::from(half);
+                writes.truncate(self.random.usize(least..=writes.len().max(least)));
+                if half {
+                    self.half_start = false;
+                    self.coverage.half_starts += 1;
+                    self.crash(number);
+                }
+                Call::Create(writes)
             }
+            call => call,
         }
     }
 
@@ -547,6 +532,12 @@ impl Fleet {
                 });
                 if row.is_finished() && is_end(&tagged.write) {
                     self.stored_end(shard);
+                }
+                let is_gone =
+                    |worker: Option<&Worker>| worker.is_none_or(|worker| worker.stopping_since.is_some());
+                if names(&tagged.write, worker) && is_gone(self.workers.get(&worker)) {
+                    // A call that was late: from now on a lease is promised to somebody who is dead.
+                    self.disturbed();
                 }
             }
             _ => {

@@ -13,6 +13,7 @@ mod scenario;
 mod stream;
 mod table;
 mod watch;
+mod worker;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;

@@ -44,21 +44,49 @@ impl Size {
 
 fn faults(random: &mut fastrand::Rng) -> Faults {
     let latency = Duration::from_millis(if random.u32(0..8) == 0 { 900 } else { 40 });
-    let few = Faults { lost_replies: 1, lost_calls: 1, late: 1, throttled: 1, ..Faults::NONE };
+    let few = Faults {
+        lost_replies: 1,
+        lost_calls: 1,
+        late: 1,
+        throttled: 1,
+        glitches: 10,
+        listings: 3,
+        ..Faults::NONE
+    };
     match random.u32(0..4) {
         // Nothing but crashes, stops and reshards.
         0 => Faults { poison: random.u32(0..20), ..Faults::NONE },
         1 => Faults { latency, deaf: 10, ..few },
-        2 => Faults { lost_replies: 8, lost_calls: 8, late: 4, throttled: 5, deaf: 25, poison: 10, latency },
-        _ => Faults { throttled: 40, lost_replies: 2, deaf: 10, latency, ..Faults::NONE },
+        2 => Faults {
+            lost_replies: 8,
+            lost_calls: 8,
+            late: 4,
+            throttled: 5,
+            deaf: 25,
+            poison: 10,
+            glitches: 40,
+            listings: 15,
+            latency,
+        },
+        _ => Faults {
+            throttled: 40,
+            lost_replies: 2,
+            deaf: 10,
+            glitches: 20,
+            listings: 15,
+            latency,
+            ..Faults::NONE
+        },
     }
 }
 
 fn settings(random: &mut fastrand::Rng) -> Settings {
     let hand_over = if random.u32(0..3) == 0 { 30 } else { 5 };
+    let often = random.u32(0..3) == 0;
+    let discovery = if often { random.u64(4..10) } else { random.u64(15..40) };
     let config = LeaseConfig::default()
         .hand_over_timeout(Duration::from_secs(hand_over))
-        .discovery_interval(Duration::from_secs(random.u64(15..40)));
+        .discovery_interval(Duration::from_secs(discovery));
     // One run in eight has clocks that are far off: then two may believe at once, but nothing else may go wrong.
     let rates = if random.u32(0..8) == 0 { (0.7, 1.4) } else { (0.975, 1.025) };
     let anchor = Timestamp::from_millis(1_000);
@@ -107,6 +135,9 @@ impl Scenario {
                 shard.skipped = true;
             }
         }
+        if matches!(self.fleet.settings.start, Start::Latest { .. }) && self.random.u32(0..3) == 0 {
+            self.start_half_way();
+        }
         for _ in 0..self.size.workers {
             self.fleet.add_worker();
             if self.random.bool() {
@@ -119,6 +150,18 @@ impl Scenario {
         }
         self.fleet.run(Duration::from_secs(1));
         self.fleet.watch.storm = true;
+    }
+
+    /// The first worker crashes while it makes the leases, and the stream changes before anybody makes the others.
+    fn start_half_way(&mut self) {
+        self.fleet.half_start = true;
+        self.fleet.add_worker();
+        while self.fleet.half_start && self.goes_on() {
+            self.wait(2_000);
+        }
+        for _ in 0..self.random.u32(0..4) {
+            self.split_or_merge();
+        }
     }
 
     fn goes_on(&self) -> bool {
@@ -153,7 +196,7 @@ impl Scenario {
             return;
         };
         let length = Duration::from_millis(self.random.u64(200..30_000));
-        match self.random.u32(0..12) {
+        match self.random.u32(0..14) {
             0 => self.fleet.crash(worker),
             1 => self.fleet.stop(worker),
             2 | 3 if self.fleet.workers.len() < self.size.most_workers => {
@@ -169,6 +212,10 @@ impl Scenario {
                 self.split_or_merge();
             }
             8..11 => self.split_or_merge(),
+            11 | 12 => {
+                let joins = self.fleet.workers.len() < self.size.most_workers;
+                self.fleet.restless = Some(if joins { self.fleet.add_worker() } else { worker });
+            }
             _ => {}
         }
     }
@@ -217,16 +264,36 @@ impl Scenario {
         self.fleet.note(|| "calm".to_owned());
         self.fleet.settings.faults = Faults::NONE;
         self.fleet.watch.storm = false;
+        self.fleet.restless = None;
         // Whatever was stopped or cut off comes back first.
         let back = self.fleet.workers.values().map(|worker| worker.paused_until.max(worker.cut_until)).max();
         self.fleet.run(back.unwrap_or_default().saturating_sub(self.fleet.now));
+        // As long as a worker may be about to stop.
+        self.fleet.run(Duration::from_millis(200));
         self.fleet.disturbed();
-        let unlimited = |worker: &super::fleet::Worker| {
+        let unlimited = |worker: &super::worker::Worker| {
             worker.config.max_leases.is_none() && worker.stopping_since.is_none()
         };
         if !self.fleet.workers.values().any(unlimited) {
             self.fleet.add_worker();
         }
+        self.settle();
+        if !self.fleet.watch.gentle && self.random.u32(0..3) == 0 {
+            // The only fault far and wide: a worker stops just when the reply to its first request is lost.
+            self.fleet.restless = Some(self.fleet.add_worker());
+            self.wait(8_000);
+            self.fleet.restless = None;
+            self.fleet.run(Duration::from_millis(200));
+            self.settle();
+        }
+        if let Some(forgotten) = self.fleet.forgotten() {
+            self.fleet.violated(forgotten);
+        }
+        self.fleet.coverage.balanced += u64::from(self.goes_on());
+    }
+
+    /// Until every shard has an owner, evenly, and nothing moves any more.
+    fn settle(&mut self) {
         let began = self.fleet.now;
         let mut steady_from = None;
         while self.goes_on() {
@@ -254,10 +321,6 @@ impl Scenario {
                 }
             }
         }
-        if let Some(forgotten) = self.fleet.forgotten() {
-            self.fleet.violated(forgotten);
-        }
-        self.fleet.coverage.balanced += u64::from(self.goes_on());
     }
 
     fn check_calm(&mut self, began: Duration, problem: &str) {
@@ -274,6 +337,11 @@ impl Scenario {
                 row.is_none_or(|row| !row.is_finished())
             }
         });
-        !ending && self.fleet.workers.values().all(|worker| worker.started && worker.stopping_since.is_none())
+        !ending
+            && self
+                .fleet
+                .workers
+                .values()
+                .all(|worker| worker.started.is_some() && worker.stopping_since.is_none())
     }
 }

@@ -113,7 +113,7 @@ impl Table {
             if begins && (before.counter == after.counter || before.epoch == after.epoch) {
                 return Err(format!("{shard} was taken without a trace in its counter and epoch"));
             }
-            let rest = before.cool_down.filter(|_| before.owner.is_none()).map(|cool_down| cool_down.rest);
+            let rest = before.cool_down.filter(|_| before.token.is_none()).map(|cool_down| cool_down.rest);
             if begins && rest.is_some_and(|rest| now - past.moved_at < rest.div_f64(self.fastest)) {
                 return Err(format!("{shard} was taken although it rests"));
             }
@@ -160,6 +160,14 @@ pub(super) fn token_of(write: &LeaseWrite) -> Option<TenureToken> {
         FieldWrite::Token(token) => *token,
         _ => None,
     })
+}
+
+/// Whether the write makes that worker the owner.
+pub(super) fn names(write: &LeaseWrite, worker: usize) -> bool {
+    let name = format!("w{worker}");
+    let is_name =
+        |field: &FieldWrite| matches!(field, FieldWrite::Owner(Some(owner)) if owner.as_str() == name);
+    matches!(&write.change, Change::Update(fields) if fields.iter().any(is_name))
 }
 
 /// Whether the write stores the end of a shard.

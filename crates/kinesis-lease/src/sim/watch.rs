@@ -7,6 +7,7 @@ use kinesis_core::lease::{Lease, TenureToken};
 
 use super::fleet::Fleet;
 use super::key;
+use super::worker::Worker;
 
 /// What the checks remember.
 #[derive(Debug, Default)]
@@ -26,7 +27,7 @@ pub(super) struct Watch {
     /// Takings whose replies did not come.
     pub(super) unanswered: BTreeSet<TenureToken>,
     /// The last crash, pause or cut, or its end.
-    disturbed_at: Duration,
+    pub(super) disturbed_at: Duration,
     unowned_since: BTreeMap<u32, Duration>,
     epochs: BTreeMap<u32, u64>,
     tokens: BTreeSet<TenureToken>,
@@ -92,7 +93,7 @@ impl Fleet {
     }
 
     /// How long a crash or pause leaves traces: leases of the dead, and leases on their way to them.
-    fn aftermath(&self) -> Duration {
+    pub(super) fn aftermath(&self) -> Duration {
         let config = &self.settings.config;
         let hand_over = if self.watch.gentle { Duration::ZERO } else { config.hand_over_timeout };
         config.expiry.mul_f64(1.1) + Duration::from_secs(3) + hand_over + self.sparing()
@@ -122,13 +123,8 @@ impl Fleet {
 
     /// Whether there is a worker that can take whatever is free.
     fn is_able(&self) -> bool {
-        self.workers.values().any(|worker| {
-            worker.started
-                && worker.stopping_since.is_none()
-                && worker.config.max_leases.is_none()
-                && worker.paused_until <= self.now
-                && worker.cut_until <= self.now
-        })
+        let is_there = |worker: &Worker| worker.paused_until <= self.now && worker.cut_until <= self.now;
+        self.workers.values().any(|worker| worker.is_able() && is_there(worker))
     }
 
     /// Looks at everything.
@@ -187,7 +183,7 @@ impl Fleet {
     /// Where nothing fails, callers are answered soon.
     fn survey_answers(&mut self) {
         let limit = Duration::from_secs(2);
-        let waits = |(_, worker): &(&usize, &super::fleet::Worker)| {
+        let waits = |(_, worker): &(&usize, &Worker)| {
             worker.pending.values().any(|pending| self.now - pending.since > limit)
         };
         let late = self.workers.iter().find(waits).map(|(number, _)| *number);
@@ -240,7 +236,7 @@ impl Fleet {
     fn survey_calls(&mut self) {
         let mut busy = None;
         for (number, worker) in &mut self.workers {
-            let held = u32::try_from(worker.believes.len()).unwrap_or(u32::MAX);
+            let held = worker.count_held();
             let limit = 16 + 4 * held.max(std::mem::replace(&mut worker.most_held, held));
             let calls = std::mem::take(&mut worker.calls);
             if calls > limit {
@@ -252,32 +248,32 @@ impl Fleet {
         }
     }
 
-    /// A stop ends; what it could not release in time it abandons.
-    fn survey_stops(&mut self) {
-        let limit = Duration::from_secs(10);
-        let (mut late, mut left) = (None, None);
-        for number in self.workers() {
-            let Some(worker) = self.workers.get(&number) else { continue };
-            let Some(since) = worker.stopping_since else { continue };
-            if worker.machine.is_stopped() {
-                let name = format!("w{number}");
-                let (released, _) = worker.machine.stop_report();
-                let is_left = |row: &&Lease| {
-                    let named = row.owner.as_ref().is_some_and(|owner| owner.as_str() == name);
-                    named && row.token.is_none() && row.checkpoint_owner.is_none()
-                };
-                let rows = released.iter().filter_map(|key| self.table.rows.get(key));
-                left = rows.filter(is_left).map(|row| super::number(&row.key)).next().or(left);
-                self.note(|| format!("w{number} has stopped"));
-                self.workers.remove(&number);
-            } else if self.now - since > limit {
-                late = Some(number);
-            }
-        }
+    /// A worker whose stop is done goes at once.
+    pub(super) fn leave(&mut self, number: usize) {
+        let is_done = |worker: &Worker| worker.stopping_since.is_some() && worker.machine.is_stopped();
+        let Some(worker) = self.workers.get(&number).filter(|worker| is_done(worker)) else { return };
+        let name = format!("w{number}");
+        let (released, _) = worker.machine.stop_report();
+        let is_left = |row: &&Lease| {
+            let named = row.owner.as_ref().is_some_and(|owner| owner.as_str() == name);
+            named && row.token.is_none() && row.checkpoint_owner.is_none()
+        };
+        let rows = released.iter().filter_map(|key| self.table.rows.get(key));
+        let left = rows.filter(is_left).map(|row| super::number(&row.key)).next();
+        self.note(|| format!("w{number} has stopped"));
+        self.workers.remove(&number);
         if let Some(shard) = left {
             self.violated(format!("{shard} was released, and still names the worker that stopped"));
         }
-        if let Some(number) = late {
+    }
+
+    /// A stop ends; what it could not release in time it abandons.
+    fn survey_stops(&mut self) {
+        let limit = Duration::from_secs(10);
+        let is_late = |worker: &Worker| worker.stopping_since.is_some_and(|since| self.now - since > limit);
+        let late: Vec<usize> =
+            self.workers.iter().filter(|(_, worker)| is_late(worker)).map(|(number, _)| *number).collect();
+        for number in late {
             if self.watch.gentle {
                 self.violated(format!("w{number} does not stop"));
             } else {

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use kinesis_core::Checkpoint;
 use kinesis_core::directory::{DirectoryError, ShardInfo};
-use kinesis_core::lease::{Lease, StoreError, TenureToken};
+use kinesis_core::lease::{Lease, LeaseKey, StoreError, TenureToken};
 
 use super::bench::{Bench, Store, fresh, millis, number, owned, worker};
-use crate::machine::{Action, Event, Look, Request};
+use crate::machine::{Action, Event, Found, Look, Request};
 use crate::sim::key;
 use crate::{LeaseError, LossReason, ops};
 
@@ -124,6 +124,77 @@ fn a_shard_that_is_gone_is_closed() {
     assert_eq!(bench.acquired().iter().map(|(shard, _)| *shard).collect::<Vec<_>>(), [2]);
 }
 
+fn failed_listing() -> Result<BTreeSet<LeaseKey>, Arc<DirectoryError>> {
+    Err(Arc::new(DirectoryError::unavailable(key(0).stream().clone(), "ListShards", "lost")))
+}
+
+/// F-21: a listing that failed may have shown what the ones before and after it missed.
+#[test]
+fn listings_with_a_failed_one_between_them_prove_nothing() {
+    let mut bench = Bench::new([fresh(0)]);
+    let missing = BTreeSet::from([key(0)]);
+    bench.discovered(Ok(missing.clone()));
+    bench.discovered(failed_listing());
+    bench.discovered(Ok(missing.clone()));
+    assert!(!bench.row(0).is_finished());
+    bench.discovered(Ok(missing));
+    assert!(bench.row(0).is_finished());
+}
+
+/// F-21: the shard may have been made while the listing was under way; the row tells nothing else.
+#[test]
+fn a_listing_proves_nothing_of_a_row_that_is_newer() {
+    let mut bench = Bench::new([]);
+    let began = bench.now;
+    bench.run(millis(100));
+    bench.rows.insert(key(0), fresh(0));
+    bench.look();
+    bench.only_token();
+    let missing = BTreeSet::from([key(0)]);
+    let found = |gone: &BTreeSet<LeaseKey>| Found { gone: gone.clone(), ..Found::default() };
+    bench.step(Event::Discovered { began, result: Ok(found(&missing)) });
+    bench.discovered(Ok(missing.clone()));
+    assert!(!bench.row(0).is_finished(), "that is the first");
+    bench.discovered(Ok(missing));
+    assert!(bench.row(0).is_finished());
+}
+
+/// F-21: two discoveries can be under way at once; what counts is when they began.
+#[test]
+fn an_overtaken_listing_is_not_the_one_after_the_last() {
+    let mut bench = Bench::new([fresh(0)]);
+    let missing = BTreeSet::from([key(0)]);
+    let began = bench.now;
+    bench.run(millis(100));
+    bench.discovered(Ok(missing.clone()));
+    let result = Ok(Found { gone: missing, ..Found::default() });
+    bench.step(Event::Discovered { began, result });
+    assert!(!bench.row(0).is_finished());
+}
+
+/// F-21: the row of a finished shard stays as long as a listing may have shown the shard.
+#[test]
+fn a_finished_row_outlives_a_listing_that_failed() {
+    let mut row = fresh(0);
+    row.checkpoint = Checkpoint::ShardEnd;
+    let mut bench = Bench::new([row]);
+    let interval = millis(60_000);
+    let listed = |bench: &mut Bench| {
+        let result = Ok(Found { spent: BTreeSet::from([key(0)]), ..Found::default() });
+        let began = bench.now;
+        bench.step(Event::Discovered { began, result });
+    };
+    listed(&mut bench);
+    bench.run(interval / 2);
+    bench.discovered(failed_listing());
+    bench.run(interval / 2);
+    listed(&mut bench);
+    assert!(bench.rows.contains_key(&key(0)), "missing for no longer than now");
+    bench.run(interval);
+    listed(&mut bench);
+    assert!(!bench.rows.contains_key(&key(0)));
+}
+
 /// S-042: a stop releases what is held, and takes back what was asked for.
 #[test]
 fn a_stop_releases_everything() {
@@ -149,6 +220,64 @@ fn what_was_handed_over_to_a_stopping_worker_is_given_to_anybody() {
     bench.change(&released);
     bench.step(Event::Request(Request::Stop));
     assert_eq!(bench.rows[&asked].owner, None);
+}
+
+/// S-042: a request that was answered while the worker stops is given back, also when the first try of that fails.
+#[test]
+fn a_stop_waits_for_what_it_gives_back() {
+    let mut bench = Bench::new([owned(0, "rich"), owned(1, "rich")]);
+    let asked = bench.rows.values().find(|row| row.checkpoint_owner.is_some()).unwrap().key.clone();
+    let released = ops::release(&bench.rows[&asked], TenureToken::from_random(77), None, None);
+    bench.change(&released);
+    bench.store = Store::Fails;
+    bench.step(Event::Request(Request::Stop));
+    assert!(!bench.machine.is_stopped(), "it may be ours");
+    assert_eq!(bench.machine.stop_report(), (Vec::new(), vec![asked.clone()]));
+    bench.store = Store::Works;
+    bench.run(millis(2_000));
+    assert_eq!(bench.rows[&asked].owner, None);
+    assert!(bench.machine.is_stopped());
+    assert_eq!(bench.machine.stop_report(), (Vec::new(), Vec::new()));
+}
+
+/// S-042: a request whose reply was lost just before the stop may be in the row: the stop looks, and takes it back.
+#[test]
+fn a_stop_takes_back_a_request_whose_reply_was_lost() {
+    let mut bench = Bench::new([]);
+    bench.rows.extend([owned(0, "rich"), owned(1, "rich")].map(|row| (row.key.clone(), row)));
+    bench.store = Store::Hangs;
+    bench.look();
+    let (batch, request) = bench.kept.pop().expect("a request is under way");
+    bench.store = Store::LosesReplies;
+    bench.apply(batch, &request);
+    assert!(bench.rows.values().any(|row| row.checkpoint_owner.is_some()), "one is asked for");
+    bench.store = Store::Works;
+    let before = bench.now;
+    bench.step(Event::Request(Request::Stop));
+    assert!(bench.machine.is_stopped());
+    assert_eq!(bench.now, before, "it does not wait for the next look");
+    assert!(bench.rows.values().all(|row| row.checkpoint_owner.is_none()));
+}
+
+/// S-042, F-22: a taking whose reply was lost is found and given back by a stop.
+#[test]
+fn a_stop_gives_back_what_it_took_without_knowing() {
+    let mut bench = Bench::new([]);
+    bench.rows.insert(key(0), fresh(0));
+    bench.store = Store::Hangs;
+    bench.look();
+    let (batch, take) = bench.kept.pop().expect("a take is under way");
+    bench.step(Event::Request(Request::Stop));
+    assert!(!bench.machine.is_stopped());
+    bench.store = Store::LosesReplies;
+    bench.apply(batch, &take);
+    assert_eq!(bench.row(0).owner, Some(worker("me")));
+    assert!(!bench.machine.is_stopped());
+    bench.store = Store::Works;
+    bench.run(millis(2_000));
+    assert_eq!(bench.row(0).owner, None);
+    assert!(bench.machine.is_stopped());
+    assert_eq!(bench.machine.stop_report(), (vec![key(0)], Vec::new()));
 }
 
 /// A store that refuses for good is told to the caller at once, and the lease is kept while it lasts.

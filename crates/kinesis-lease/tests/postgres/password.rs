@@ -11,7 +11,7 @@ use crate::common::{FakeDirectory, builder, key, secs};
 use crate::server::Server;
 use crate::table::Table;
 
-/// S-117, F-46: a wrong password is one clear error of this store, at once and not retried, and neither it nor the store
+/// S-117: a wrong password is one clear error of this store, at once and not retried, and neither it nor the store
 /// shows a password.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs postgres"]
@@ -47,7 +47,6 @@ async fn a_wrong_password_is_a_clear_error_and_not_retried() {
     let text = kinesis_core::error_chain(&error);
     assert!(text.contains("PostgreSQL refuses the user name or the password"), "{text}");
     let store = with("wrong-one");
-    // debug-ok: that it shows nothing is what is tested
     let shown = format!("{store:?} {error:?} {text}");
     assert!(!shown.contains("wrong-one") && !shown.contains("right-one"), "{shown}");
 

@@ -10,15 +10,32 @@ use async_trait::async_trait;
 use kinesis_core::directory::{DirectoryError, ShardDirectory, ShardInfo, ShardPage, StreamDescription};
 use kinesis_core::{ApplicationName, Checkpoint, Position, ShardId, StreamRef, Timestamp, WorkerId};
 use kinesis_lease::{
-    Coordinator, HeartbeatMode, Lease, LeaseConfig, LeaseEvent, LeaseKey, LeaseStore, LeaseWrite,
-    MemoryStore, Outcome, ScanPage, ScanRequest, StoreError, TenureToken,
+    Coordinator, HeartbeatMode, HintRequest, Lease, LeaseConfig, LeaseEvent, LeaseHints, LeaseKey,
+    LeaseStore, LeaseWrite, MemoryStore, Outcome, ScanCost, ScanPage, ScanRequest, StoreError, StoreProfile,
+    TenureToken,
 };
+
+/// What a store is like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Kind {
+    /// Reading all rows is one cheap statement.
+    #[default]
+    Sql,
+    /// Each row read is paid for, and a small item tells of leases that have become free.
+    DynamoDb,
+    /// The same without the item, as in tables that the KCL shares.
+    Shared,
+}
 
 /// What was counted, for each second.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Cost {
     pub(crate) scans: f64,
+    /// By scans and by key.
     pub(crate) rows_read: f64,
+    /// Of these by key.
+    pub(crate) by_key: f64,
+    pub(crate) hints_read: f64,
     pub(crate) calls: f64,
     pub(crate) writes: f64,
 }
@@ -29,28 +46,75 @@ pub(crate) fn kcl(workers: u32, leases: u32, checkpoints: bool) -> Cost {
     let (workers, leases) = (f64::from(workers), f64::from(leases));
     let writes = leases / 3.308 + if checkpoints { leases } else { 0.0 };
     let scans = workers / 20.05;
-    Cost { scans, rows_read: scans * leases, calls: writes, writes }
+    Cost { scans, rows_read: scans * leases, by_key: 0.0, hints_read: 0.0, calls: writes, writes }
 }
 
 #[derive(Debug, Default)]
 struct Counts {
     scans: AtomicU64,
     rows: AtomicU64,
+    by_key: AtomicU64,
+    hints: AtomicU64,
     calls: AtomicU64,
     writes: AtomicU64,
 }
 
 impl Counts {
-    fn read(&self) -> [u64; 4] {
-        [&self.scans, &self.rows, &self.calls, &self.writes].map(|count| count.load(Ordering::Relaxed))
+    fn read(&self) -> [u64; 6] {
+        let counts = [&self.scans, &self.rows, &self.by_key, &self.hints, &self.calls, &self.writes];
+        counts.map(|count| count.load(Ordering::Relaxed))
     }
 }
 
 /// A store that counts what goes through it.
 #[derive(Debug, Clone, Default)]
-struct Counting {
-    memory: MemoryStore,
+pub(crate) struct Counting {
+    pub(crate) memory: MemoryStore,
+    kind: Kind,
     counts: Arc<Counts>,
+    /// Moves when leases become free.
+    hint: Arc<AtomicU64>,
+}
+
+impl Counting {
+    pub(crate) fn new(kind: Kind) -> Self {
+        Self { kind, ..Self::default() }
+    }
+
+    pub(crate) fn hint(&self) {
+        self.hint.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn scans(&self) -> u64 {
+        self.counts.scans.load(Ordering::Relaxed)
+    }
+
+    /// How often it was said that leases have become free.
+    pub(crate) fn hints_given(&self) -> u64 {
+        self.hint.load(Ordering::Relaxed)
+    }
+}
+
+/// Reads the item with the hints now and then.
+#[derive(Debug)]
+struct Polled {
+    store: Counting,
+    interval: Duration,
+    last: u64,
+}
+
+#[async_trait]
+impl LeaseHints for Polled {
+    async fn next(&mut self) -> Result<(), StoreError> {
+        loop {
+            tokio::time::sleep(self.interval).await;
+            self.store.counts.hints.fetch_add(1, Ordering::Relaxed);
+            let found = self.store.hints_given();
+            if std::mem::replace(&mut self.last, found) != found {
+                return Ok(());
+            }
+        }
+    }
 }
 
 #[async_trait]
@@ -61,6 +125,7 @@ impl LeaseStore for Counting {
 
     async fn get(&self, keys: &[LeaseKey]) -> Result<Vec<Option<Lease>>, StoreError> {
         self.counts.rows.fetch_add(keys.len() as u64, Ordering::Relaxed);
+        self.counts.by_key.fetch_add(keys.len() as u64, Ordering::Relaxed);
         self.memory.get(keys).await
     }
 
@@ -74,7 +139,21 @@ impl LeaseStore for Counting {
     async fn apply(&self, writes: &[LeaseWrite]) -> Vec<Result<Outcome, StoreError>> {
         self.counts.calls.fetch_add(1, Ordering::Relaxed);
         self.counts.writes.fetch_add(writes.len() as u64, Ordering::Relaxed);
-        self.memory.apply(writes).await
+        let results = self.memory.apply(writes).await;
+        let mut done = writes.iter().zip(&results);
+        let frees = done.any(|(write, result)| write.frees() && matches!(result, Ok(Outcome::Applied(_))));
+        self.hint.fetch_add(u64::from(frees), Ordering::Relaxed);
+        results
+    }
+
+    fn profile(&self) -> StoreProfile {
+        let cost = if self.kind == Kind::Sql { ScanCost::PerScan } else { ScanCost::PerRow };
+        StoreProfile::default().scan_cost(cost)
+    }
+
+    fn hints(&self, request: &HintRequest) -> Option<Box<dyn LeaseHints>> {
+        let polled = || Polled { store: self.clone(), interval: request.interval, last: self.hints_given() };
+        (self.kind == Kind::DynamoDb).then(|| Box::new(polled()) as _)
     }
 }
 
@@ -102,6 +181,7 @@ fn shard(number: u32) -> ShardId {
 
 /// Counts for a while what a settled fleet does.
 pub(crate) async fn measure(
+    kind: Kind,
     config: &LeaseConfig,
     workers: u32,
     leases: u32,
@@ -109,7 +189,7 @@ pub(crate) async fn measure(
     time: Duration,
 ) -> Cost {
     let (application, stream) = (ApplicationName::new("cost").unwrap(), StreamRef::new("stream").unwrap());
-    let store = Counting::default();
+    let store = Counting::new(kind);
     let name = |number: u32| WorkerId::new(format!("w{number}")).unwrap();
     let rows = (0..leases).map(|number| {
         let mut lease = Lease::new(
@@ -151,13 +231,20 @@ pub(crate) async fn measure(
             }
         });
     }
-    tokio::time::sleep(Duration::from_secs(25)).await;
+    tokio::time::sleep(Duration::from_secs(40)).await;
     let before = store.counts.read();
     tokio::time::sleep(time).await;
     let after = store.counts.read();
     running.shutdown().await;
     let rate = |index: usize| (after[index] - before[index]) as f64 / time.as_secs_f64();
-    Cost { scans: rate(0), rows_read: rate(1), calls: rate(2), writes: rate(3) }
+    Cost {
+        scans: rate(0),
+        rows_read: rate(1),
+        by_key: rate(2),
+        hints_read: rate(3),
+        calls: rate(4),
+        writes: rate(5),
+    }
 }
 
 const SIZES: &[(u32, u32)] =
@@ -167,21 +254,32 @@ fn main() {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     println!(
-        "| look | leases | workers | checkpoints | rows read /s | KCL | ratio | calls /s | rows written /s | KCL | ratio |"
+        "| store | leases | workers | checkpoints | rows read /s | by key | hints read /s | KCL | ratio | calls /s | \
+         rows written /s | KCL | ratio |"
     );
-    println!("| --- | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |");
-    for look in [1, 25] {
-        let config = LeaseConfig::default().look_interval(Duration::from_secs(look));
+    println!("| --- | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |");
+    for (kind, name) in [(Kind::Sql, "SQL"), (Kind::DynamoDb, "DynamoDB"), (Kind::Shared, "shared")] {
         for (leases, workers) in SIZES {
             for checkpoints in [false, true] {
-                let time = Duration::from_secs(if leases * workers > 100_000 { 20 } else { 60 });
-                let ours = runtime.block_on(measure(&config, *workers, *leases, checkpoints, time));
+                let time = match kind {
+                    Kind::Sql if leases * workers > 100_000 => Duration::from_secs(20),
+                    Kind::Sql => Duration::from_secs(60),
+                    Kind::DynamoDb | Kind::Shared => Duration::from_secs(303),
+                };
+                let config = LeaseConfig::default();
+                let ours = runtime.block_on(measure(kind, &config, *workers, *leases, checkpoints, time));
                 let kcl = kcl(*workers, *leases, checkpoints);
                 let (read, written) = (ours.rows_read / kcl.rows_read, ours.writes / kcl.writes);
                 let each = if checkpoints { "one a second" } else { "none" };
                 println!(
-                    "| {look} s | {leases} | {workers} | {each} | {:.1} | {:.1} | {read:.2} | {:.1} | {:.1} | {:.1} | {written:.2} |",
-                    ours.rows_read, kcl.rows_read, ours.calls, ours.writes, kcl.writes
+                    "| {name} | {leases} | {workers} | {each} | {:.1} | {:.1} | {:.1} | {:.1} | {read:.2} | {:.1} | {:.1} | {:.1} | {written:.2} |",
+                    ours.rows_read,
+                    ours.by_key,
+                    ours.hints_read,
+                    kcl.rows_read,
+                    ours.calls,
+                    ours.writes,
+                    kcl.writes
                 );
             }
         }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use kinesis_core::ConfigError;
+use kinesis_core::lease::ScanCost;
 
 /// Where the lease task runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -57,9 +58,14 @@ pub struct LeaseConfig {
     /// itself stops after [`LeaseConfig::BELIEF`] of it. Default 10 s.
     #[cfg_attr(feature = "serde", serde(with = "humantime_serde"))]
     pub expiry: Duration,
-    /// How often the rows of all workers are read, to find what can be taken and what is asked of us. Default 1 s.
+    /// How often a worker looks for what can be taken and what is asked of it: at all rows, or between two looks at all
+    /// rows at those that something hangs on, and at the store's hints. Default 1 s.
     #[cfg_attr(feature = "serde", serde(with = "humantime_serde"))]
     pub look_interval: Duration,
+    /// How often the rows of all workers are read. The default is each look where that is one cheap statement (memory,
+    /// SQLite, PostgreSQL), and [`LeaseConfig::SPARSE_LOOK_INTERVAL`] where each row read is paid for (DynamoDB).
+    #[cfg_attr(feature = "serde", serde(with = "humantime_serde"))]
+    pub full_look_interval: Option<Duration>,
     /// How often the stream's shards are listed. Default 60 s.
     #[cfg_attr(feature = "serde", serde(with = "humantime_serde"))]
     pub discovery_interval: Duration,
@@ -103,6 +109,7 @@ impl Default for LeaseConfig {
             heartbeat_interval: Duration::from_secs(3),
             expiry: Duration::from_secs(10),
             look_interval: Duration::from_secs(1),
+            full_look_interval: None,
             discovery_interval: Duration::from_secs(60),
             hand_over_timeout: Duration::from_secs(30),
             store_timeout: None,
@@ -119,6 +126,10 @@ impl LeaseConfig {
     /// The part of `expiry` for which a holder believes in its lease, counted from the start of its last successful
     /// write: with clocks whose rates differ by less than 5 % no two workers ever believe at once.
     pub const BELIEF: f64 = 0.9;
+
+    /// How often all rows are read where each row read is paid for, unless
+    /// [`full_look_interval`](Self::full_look_interval) says otherwise: 20 s, as often as the KCL does.
+    pub const SPARSE_LOOK_INTERVAL: Duration = Duration::from_secs(20);
 
     /// Sets [`heartbeat_interval`](Self::heartbeat_interval).
     #[must_use]
@@ -138,6 +149,13 @@ impl LeaseConfig {
     #[must_use]
     pub fn look_interval(mut self, interval: Duration) -> Self {
         self.look_interval = interval;
+        self
+    }
+
+    /// Sets [`full_look_interval`](Self::full_look_interval).
+    #[must_use]
+    pub fn full_look_interval(mut self, interval: Duration) -> Self {
+        self.full_look_interval = Some(interval);
         self
     }
 
@@ -209,6 +227,17 @@ impl LeaseConfig {
         self.store_timeout.unwrap_or(self.expiry / 5)
     }
 
+    /// How often the rows of all workers are read in a store whose scans cost this; never more often than
+    /// [`look_interval`](Self::look_interval).
+    #[must_use]
+    pub fn all_rows_interval(&self, cost: ScanCost) -> Duration {
+        let default = match cost {
+            ScanCost::PerRow => Self::SPARSE_LOOK_INTERVAL,
+            _ => self.look_interval,
+        };
+        self.full_look_interval.unwrap_or(default).max(self.look_interval)
+    }
+
     /// How long a holder believes in a lease after the start of its last successful write.
     #[must_use]
     pub fn belief(&self) -> Duration {
@@ -224,6 +253,7 @@ impl LeaseConfig {
             ("heartbeat_interval", self.heartbeat_interval),
             ("expiry", self.expiry),
             ("look_interval", self.look_interval),
+            ("full_look_interval", self.full_look_interval.unwrap_or(self.look_interval)),
             ("discovery_interval", self.discovery_interval),
             ("hand_over_timeout", self.hand_over_timeout),
             ("store_timeout", self.call_timeout()),
@@ -245,6 +275,9 @@ impl LeaseConfig {
                            or a renewal could not end before the lease is given up";
             let field = if self.store_timeout.is_some() { "store_timeout" } else { "heartbeat_interval" };
             return Err(ConfigError::new(field, problem));
+        }
+        if self.full_look_interval.is_some_and(|interval| interval < self.look_interval) {
+            return Err(ConfigError::new("full_look_interval", "must not be shorter than look_interval"));
         }
         if self.max_leases == Some(0) {
             return Err(ConfigError::new("max_leases", "must be at least 1"));

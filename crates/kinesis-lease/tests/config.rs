@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kinesis_lease::LeaseConfig;
+use kinesis_lease::{LeaseConfig, ScanCost};
 
 fn refused(config: &LeaseConfig) -> &'static str {
     config.validate().expect_err("it should be refused").field()
@@ -15,6 +15,9 @@ fn defaults_are_the_documented_ones() {
     assert_eq!(config.heartbeat_interval, Duration::from_secs(3));
     assert_eq!(config.expiry, Duration::from_secs(10));
     assert_eq!(config.look_interval, Duration::from_secs(1));
+    assert_eq!(config.full_look_interval, None);
+    assert_eq!(config.all_rows_interval(ScanCost::PerScan), Duration::from_secs(1));
+    assert_eq!(config.all_rows_interval(ScanCost::PerRow), Duration::from_secs(20));
     assert_eq!(config.discovery_interval, Duration::from_secs(60));
     assert_eq!(config.hand_over_timeout, Duration::from_secs(30));
     assert_eq!(config.call_timeout(), Duration::from_secs(2));
@@ -24,6 +27,22 @@ fn defaults_are_the_documented_ones() {
     assert_eq!(config.steal_interval(), Duration::from_secs(20));
     assert_eq!((config.regime_interval, config.publish_worker_metrics), (Duration::from_secs(30), false));
     assert_eq!(config.validate(), Ok(()));
+}
+
+/// All rows are never read more often than a worker looks.
+#[test]
+fn a_full_look_is_not_shorter_than_a_look() {
+    let config = |look, full| {
+        let config = LeaseConfig::default().look_interval(Duration::from_secs(look));
+        config.full_look_interval(Duration::from_secs(full))
+    };
+    assert_eq!(refused(&config(5, 4)), "full_look_interval");
+    assert_eq!(config(5, 5).validate(), Ok(()));
+    for cost in [ScanCost::PerScan, ScanCost::PerRow] {
+        assert_eq!(config(5, 30).all_rows_interval(cost), Duration::from_secs(30));
+    }
+    let slow = LeaseConfig::default().look_interval(Duration::from_secs(25));
+    assert_eq!(slow.all_rows_interval(ScanCost::PerRow), Duration::from_secs(25));
 }
 
 /// S-028: a heartbeat interval that is not smaller than the expiry is refused.
@@ -55,6 +74,7 @@ fn zero_durations_and_limits_are_refused_by_name() {
     assert_eq!(refused(&config().heartbeat_interval(zero)), "heartbeat_interval");
     assert_eq!(refused(&config().expiry(zero)), "expiry");
     assert_eq!(refused(&config().look_interval(zero)), "look_interval");
+    assert_eq!(refused(&config().full_look_interval(zero)), "full_look_interval");
     assert_eq!(refused(&config().discovery_interval(zero)), "discovery_interval");
     assert_eq!(refused(&config().hand_over_timeout(zero)), "hand_over_timeout");
     assert_eq!(refused(&config().store_timeout(zero)), "store_timeout");

@@ -167,6 +167,52 @@ async fn a_table_of_another_version_or_without_a_column_is_refused() {
     assert!(text.contains("version 2") && text.contains("version 1"), "{text}");
 }
 
+/// Without its key a table would have two rows of one lease.
+#[tokio::test]
+async fn a_table_with_another_key_is_refused() {
+    let file = File::new();
+    let store = SqliteStore::open(file.path()).await.unwrap();
+    store.setup().await.unwrap();
+    let pool = plain_pool(&file.path()).await;
+    let definition: String =
+        sqlx::query_scalar("SELECT sql FROM sqlite_schema WHERE name = 'kinesis_leases'")
+            .fetch_one(&pool)
+            .await
+            .unwrap();
+    let other = definition.replace("PRIMARY KEY (application, stream, shard)", "PRIMARY KEY (shard)");
+    assert_ne!(definition, other);
+    sqlx::query("DROP TABLE kinesis_leases").execute(&pool).await.unwrap();
+    sqlx::query(sqlx::AssertSqlSafe(other)).execute(&pool).await.unwrap();
+    let text = problem(store.setup().await.unwrap_err());
+    assert!(text.contains("has (shard) as its key and not (application, stream, shard)"), "{text}");
+}
+
+/// A full disk is an error that may pass: what is stored can be read, and writes work again when there is room.
+#[tokio::test]
+async fn a_full_file_is_an_error_that_passes() {
+    let file = File::new();
+    let options = SqliteConnectOptions::new().filename(file.path()).create_if_missing(true);
+    let pool = SqlitePoolOptions::new().max_connections(1).connect_with(options).await.unwrap();
+    let store = SqliteStore::with_pool(pool.clone(), SqliteStore::DEFAULT_TABLE).unwrap();
+    store.setup().await.unwrap();
+    let create = |number| LeaseWrite::create(Lease::new(key(number), Checkpoint::Latest));
+    store.apply(&[create(0)]).await.remove(0).unwrap();
+    let pages: i64 = sqlx::query_scalar("PRAGMA page_count").fetch_one(&pool).await.unwrap();
+    let limit = |pages: i64| sqlx::query(sqlx::AssertSqlSafe(format!("PRAGMA max_page_count = {pages}")));
+    limit(pages).fetch_one(&pool).await.unwrap();
+    let writes: Vec<LeaseWrite> = (1..200).map(create).collect();
+    let results = store.apply(&writes).await;
+    let error = results.iter().find_map(|result| result.as_ref().err()).expect("there is no room for all");
+    assert!(error.is_retryable(), "{error:?}");
+    let text = kinesis_core::error_chain(error);
+    assert!(text.contains("database or disk is full"), "{text}");
+    assert!(store.get(&[key(0)]).await.unwrap().remove(0).is_some());
+    limit(10_000).fetch_one(&pool).await.unwrap();
+    let results = store.apply(&writes).await;
+    assert!(results.iter().all(Result::is_ok));
+    assert_eq!(store.get(&[key(199)]).await.unwrap().len(), 1);
+}
+
 #[tokio::test]
 async fn a_table_name_is_an_identifier() {
     let file = File::new();

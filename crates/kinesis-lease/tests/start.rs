@@ -6,10 +6,14 @@ mod common;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use common::*;
 use kinesis_core::directory::{DirectoryError, ShardInfo};
 use kinesis_core::{Checkpoint, StartPosition, Timestamp};
-use kinesis_lease::{Coordinator, LeaseConfig, MemoryStore, StartError};
+use kinesis_lease::{
+    Coordinator, Lease, LeaseConfig, LeaseKey, LeaseStore, LeaseWrite, MemoryStore, Outcome, ScanPage,
+    ScanRequest, StartError, StoreError, StoreProfile,
+};
 
 /// S-045: each start makes the store ready, lists the shards, makes missing leases, lists the leases, and takes them.
 #[tokio::test(start_paused = true)]
@@ -243,4 +247,50 @@ async fn a_live_namesake_is_refused_and_a_dead_one_followed() {
         acquired(&mut events).await;
     }
     assert!(before.elapsed() >= secs(10) && before.elapsed() <= secs(12), "{:?}", before.elapsed());
+}
+
+/// Makes its table in ten minutes.
+#[derive(Debug)]
+struct Slow {
+    memory: MemoryStore,
+    profile: StoreProfile,
+}
+
+#[async_trait]
+impl LeaseStore for Slow {
+    async fn setup(&self) -> Result<(), StoreError> {
+        tokio::time::sleep(secs(599)).await;
+        Ok(())
+    }
+
+    async fn get(&self, keys: &[LeaseKey]) -> Result<Vec<Option<Lease>>, StoreError> {
+        self.memory.get(keys).await
+    }
+
+    async fn scan(&self, request: &ScanRequest) -> Result<ScanPage, StoreError> {
+        self.memory.scan(request).await
+    }
+
+    async fn apply(&self, writes: &[LeaseWrite]) -> Vec<Result<Outcome, StoreError>> {
+        self.memory.apply(writes).await
+    }
+
+    fn profile(&self) -> StoreProfile {
+        self.profile
+    }
+}
+
+/// A start waits as long as the store says that its setup may take, and no longer.
+#[tokio::test(start_paused = true)]
+async fn a_setup_may_take_as_long_as_the_store_says() {
+    let start = |profile| {
+        let store = Slow { memory: MemoryStore::new(), profile };
+        builder(store, &FakeDirectory::open(1), "a").start()
+    };
+    let (_coordinator, mut events) = start(StoreProfile::default().setup_timeout(secs(600))).await.unwrap();
+    acquired(&mut events).await;
+    let began = tokio::time::Instant::now();
+    let error = start(StoreProfile::default()).await.unwrap_err();
+    assert_eq!(began.elapsed(), secs(60));
+    assert_eq!(error.to_string(), "setup of the lease store failed");
 }

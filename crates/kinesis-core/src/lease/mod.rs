@@ -10,11 +10,13 @@ mod change;
 pub mod conformance;
 mod error;
 mod guard;
+mod profile;
 mod row;
 mod store;
 
 pub use change::{Change, FieldWrite};
 pub use error::StoreError;
 pub use guard::Guard;
+pub use profile::{HintRequest, LeaseHints, ScanCost, StoreProfile};
 pub use row::{CoolDown, Fence, Lease, LeaseKey, PrivateValue, TenureToken};
 pub use store::{LeaseStore, LeaseWrite, Outcome, ScanPage, ScanRequest};

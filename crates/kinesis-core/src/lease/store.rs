@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::{Change, Guard, Lease, LeaseKey, StoreError};
+use super::{Change, Guard, HintRequest, Lease, LeaseHints, LeaseKey, StoreError, StoreProfile};
 use crate::{ApplicationName, StreamRef};
 
 /// One guarded write.
@@ -133,7 +133,8 @@ impl ScanPage {
 ///   have been applied; the caller reads the row back and recognises its own write by owner, counter and token.
 /// - **Clone**: implementations are shared as `Arc<dyn LeaseStore>`.
 ///
-/// The feature `conformance` has a test for each of these. Wrappers implement every method; there are no defaults.
+/// The feature `conformance` has a test for each of these. A store needs the first four methods; a wrapper passes
+/// [`profile`](Self::profile) and [`hints`](Self::hints) on, too.
 #[async_trait]
 pub trait LeaseStore: fmt::Debug + Send + Sync + 'static {
     /// Makes the store usable: creates or checks its table. Idempotent; racing callers are fine.
@@ -156,6 +157,18 @@ pub trait LeaseStore: fmt::Debug + Send + Sync + 'static {
 
     /// Applies guarded writes; one result per write, in the order of `writes`.
     async fn apply(&self, writes: &[LeaseWrite]) -> Vec<Result<Outcome, StoreError>>;
+
+    /// What reading costs, and how long `setup` may take. Default: [`StoreProfile::default`].
+    fn profile(&self) -> StoreProfile {
+        StoreProfile::default()
+    }
+
+    /// Hints that leases of a stream may have become free ([`LeaseWrite::frees`]), for a worker of its own. Default: none;
+    /// a worker finds out in its next look.
+    fn hints(&self, request: &HintRequest) -> Option<Box<dyn LeaseHints>> {
+        let _ = request;
+        None
+    }
 }
 
 macro_rules! forward_to_pointee {
@@ -176,6 +189,14 @@ macro_rules! forward_to_pointee {
 
             async fn apply(&self, writes: &[LeaseWrite]) -> Vec<Result<Outcome, StoreError>> {
                 (**self).apply(writes).await
+            }
+
+            fn profile(&self) -> StoreProfile {
+                (**self).profile()
+            }
+
+            fn hints(&self, request: &HintRequest) -> Option<Box<dyn LeaseHints>> {
+                (**self).hints(request)
             }
         }
     };

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::calls::{Calls, Failure};
 use super::command::{Command, Waiting};
 use super::events::EventSender;
+use super::hints;
 use super::listing::Directory;
 use super::namesake;
 use super::regime::{self, RegimeWatch};
@@ -95,6 +96,7 @@ impl Boot {
             Ok(opened) => opened,
             Err(failure) => return drop(ready.send(Err(start_error(failure)))),
         };
+        parts.machine.look_at_all_rows_each(parts.config.all_rows_interval(calls.store.profile().scan_cost));
         drop(ready.send(Ok(())));
         let Ok(found) = found.await else { return };
         let mut regime = match regime::look_around(&parts, &calls, probe).await {
@@ -112,11 +114,24 @@ impl Boot {
         regime.as_mut().into_iter().flat_map(RegimeWatch::first_warnings).for_each(|warning| {
             super::task::warn(&parts.events, warning);
         });
-        let Parts { machine, seed, commands, sender, events, discover, lost, cancelled, stream_ref, .. } =
-            parts;
+        let Parts {
+            machine,
+            config,
+            seed,
+            commands,
+            sender,
+            events,
+            discover,
+            lost,
+            cancelled,
+            stream_ref,
+            ..
+        } = parts;
         let Found { start, identity, .. } = found;
+        let hints = hints::of(&calls, config.look_interval, seed);
         let task = LeaseTask {
             machine,
+            hints,
             calls,
             start,
             identity,

@@ -21,8 +21,6 @@ use crate::{Coordination, RegimeProbe, TableTenants, ops};
 const CREATE_BATCH: usize = 100;
 /// Tries of a call of a discovery; a discovery that fails is repeated by its owner.
 const TRIES: u32 = 5;
-/// How long making the store ready may take: some stores create a table first.
-const SETUP_LIMIT: Duration = Duration::from_secs(60);
 
 pub(super) type Failure = Arc<StoreError>;
 
@@ -61,7 +59,7 @@ fn too_late(limit: Duration) -> Failure {
 
 impl Calls {
     pub(super) async fn setup(&self) -> Result<(), Failure> {
-        limited(SETUP_LIMIT, self.store.setup()).await
+        limited(self.store.profile().setup_timeout, self.store.setup()).await
     }
 
     pub(super) async fn apply(&self, writes: &[LeaseWrite]) -> Vec<Result<Outcome, Failure>> {

@@ -16,6 +16,9 @@ const CALL_LIMIT: Duration = Duration::from_secs(60);
 /// The first delay after a listing that failed; it grows up to the discovery interval.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 
+/// The interval is longer by up to this part of it.
+const JITTER: f64 = 0.02;
+
 /// Looks at a stream, each call with a time limit.
 #[derive(Debug, Clone)]
 pub(super) struct Directory {
@@ -59,6 +62,7 @@ pub(super) async fn run(
     commands: mpsc::Sender<Command>,
 ) {
     let mut backoff = Backoff::new(BackoffConfig::new(FIRST_RETRY.min(interval), interval), seed);
+    let mut random = fastrand::Rng::with_seed(seed);
     let mut next = Instant::now() + interval;
     loop {
         let mut waiting = Vec::new();
@@ -74,7 +78,9 @@ pub(super) async fn run(
         }
         let began = Instant::now().into_std();
         let shards = directory.list().await;
-        next = Instant::now() + if shards.is_ok() { interval } else { backoff.next_delay() };
+        // Workers that started together should not go on listing at the same moments.
+        let jittered = interval.mul_f64(1.0 + random.f64() * JITTER);
+        next = Instant::now() + if shards.is_ok() { jittered } else { backoff.next_delay() };
         if shards.is_ok() {
             backoff.reset();
         }

@@ -5,6 +5,7 @@ mod builder;
 mod calls;
 mod command;
 mod events;
+mod hints;
 mod listing;
 mod namesake;
 mod regime;

@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::calls::{Calls, Discovery, Failure};
 use super::command::{Command, Reply, Waiting};
 use super::events::EventSender;
+use super::hints::Hints;
 use super::regime::{RegimeLook, RegimeWatch};
 use crate::discovery::Start;
 use crate::identity::StreamIdentity;
@@ -40,6 +41,8 @@ enum Ended {
 /// What the lease task is made of.
 pub(super) struct LeaseTask {
     pub(super) machine: Machine,
+    /// When others give something up, as far as the store says so.
+    pub(super) hints: Hints,
     pub(super) calls: Calls,
     pub(super) start: Start,
     pub(super) identity: StreamIdentity,
@@ -110,6 +113,7 @@ impl Running {
                 biased;
                 Some(ended) = self.under_way.next() => self.ended(ended),
                 () = wait_until(wake) => {}
+                Some(()) = self.task.hints.next() => self.task.machine.handle(now(), Event::Hinted),
                 command = self.task.commands.recv() => match command {
                     Some(command) => self.command(command),
                     None => return,

@@ -174,6 +174,7 @@ pub struct DynamoDbStoreBuilder {
     scan_segments: u32,
     attempt_timeout: Duration,
     table_timeout: Duration,
+    hints: bool,
 }
 
 impl DynamoDbStoreBuilder {
@@ -188,6 +189,7 @@ impl DynamoDbStoreBuilder {
             scan_segments: 1,
             attempt_timeout: DEFAULT_ATTEMPT_TIMEOUT,
             table_timeout: DEFAULT_TABLE_TIMEOUT,
+            hints: true,
         }
     }
 
@@ -249,6 +251,15 @@ impl DynamoDbStoreBuilder {
         self
     }
 
+    /// Whether workers tell each other through a small item of the table when leases become free, so that these are taken
+    /// in the next second: each worker reads the item each `look_interval`, and it is written once for each batch of
+    /// leases that are released, ended or made. Only in [`TableLayout::Native`]. Default: yes.
+    #[must_use]
+    pub fn hints(mut self, on: bool) -> Self {
+        self.hints = on;
+        self
+    }
+
     /// Makes the store. No call is sent before [`setup`](kinesis_core::lease::LeaseStore::setup).
     ///
     /// # Errors
@@ -265,6 +276,7 @@ impl DynamoDbStoreBuilder {
                 max_concurrency: self.max_concurrency,
                 scan_segments: self.scan_segments,
                 table_timeout: self.table_timeout,
+                hints: self.hints,
             },
         ))
     }

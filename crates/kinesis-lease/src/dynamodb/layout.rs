@@ -169,6 +169,11 @@ impl Keys {
         }
     }
 
+    /// The key of the item with the hints about a stream, in a native table. No row of a lease begins with the divider.
+    pub(super) fn hint(&self, application: &ApplicationName, stream: &StreamRef) -> String {
+        format!("{DIVIDER}{}", native_prefix(application, Some(stream)))
+    }
+
     /// What the KCL calls the stream of a row in a table of several.
     pub(super) fn identifier(&self, stream: &StreamRef) -> Result<&StreamIdentifier, StoreError> {
         let TableLayout::KclMultiStream { streams } = &self.layout else {

@@ -4,6 +4,7 @@ mod config;
 mod cursor;
 mod error;
 mod expression;
+mod hint;
 mod item;
 mod layout;
 mod reading;
@@ -19,7 +20,8 @@ use async_trait::async_trait;
 use aws_sdk_dynamodb::Client;
 use kinesis_core::ApplicationName;
 use kinesis_core::lease::{
-    Lease, LeaseKey, LeaseStore, LeaseWrite, Outcome, ScanPage, ScanRequest, StoreError,
+    HintRequest, Lease, LeaseHints, LeaseKey, LeaseStore, LeaseWrite, Outcome, ScanCost, ScanPage,
+    ScanRequest, StoreError, StoreProfile,
 };
 
 pub use config::{DynamoDbClientSource, DynamoDbStoreBuilder, NewTable, TableBilling};
@@ -38,7 +40,9 @@ use layout::Keys;
 ///
 /// Calls are cheap on the caller's side and cost a request each: `apply` sends one per write, at most
 /// [`max_concurrency`](DynamoDbStoreBuilder::max_concurrency) at the same time, `get` one per 100 rows, `scan` one
-/// per page and segment. The connections belong to the runtime that the client is used on first: give a
+/// per page and segment. So a coordinator reads all rows each 20 s only, and in between by key those that something hangs
+/// on. In tables of our own, each worker reads one small item each second, whose counter moves when leases become free
+/// ([`hints`](DynamoDbStoreBuilder::hints)); in tables that the KCL shares there is no such item. The connections belong to the runtime that the client is used on first: give a
 /// [`Coordinator`](crate::Coordinator) a [factory](crate::LeaseStoreSource::factory) whose client has an HTTP client
 /// of its own, so that nothing that blocks the application's runtime can hold up a heartbeat.
 ///
@@ -61,6 +65,7 @@ struct Settings {
     max_concurrency: usize,
     scan_segments: u32,
     table_timeout: Duration,
+    hints: bool,
 }
 
 impl DynamoDbStore {
@@ -108,6 +113,18 @@ impl LeaseStore for DynamoDbStore {
     }
 
     async fn apply(&self, writes: &[LeaseWrite]) -> Vec<Result<Outcome, StoreError>> {
-        self.write_all(writes).await
+        let results = self.write_all(writes).await;
+        self.give_hints(writes, &results).await;
+        results
+    }
+
+    fn profile(&self) -> StoreProfile {
+        // The store gives up by itself, and says why.
+        let setup_timeout = self.settings.table_timeout.saturating_add(StoreProfile::DEFAULT_SETUP_TIMEOUT);
+        StoreProfile::default().scan_cost(ScanCost::PerRow).setup_timeout(setup_timeout)
+    }
+
+    fn hints(&self, request: &HintRequest) -> Option<Box<dyn LeaseHints>> {
+        self.has_hints().then(|| Box::new(hint::Hints::new(self.clone(), request.clone())) as _)
     }
 }

@@ -35,7 +35,8 @@ struct Spread {
 impl Machine {
     pub(super) fn is_expired(&self, seen: &Seen, now: Instant) -> bool {
         let expiry = self.config.expiry / if mutant::is_on(Mutant::ExpiryHalved) { 2 } else { 1 };
-        now >= seen.since + expiry
+        // What was not read since is not known to have stood still until now.
+        now.min(seen.confirmed) >= seen.since + expiry
     }
 
     pub(super) fn is_resting(row: &Lease, seen: &Seen, now: Instant) -> bool {
@@ -104,10 +105,11 @@ impl Machine {
     }
 
     /// Takes what is free and asks for what is too much elsewhere, as a look showed it that began at `seen_at`: what
-    /// is older than that is not known to have lasted until now.
-    pub(super) fn balance(&mut self, now: Instant, seen_at: Instant) {
+    /// is older than that is not known to have lasted until now. Nobody is asked when only some rows were read: what
+    /// the others have may have changed since.
+    pub(super) fn balance(&mut self, now: Instant, seen_at: Instant, of_all: bool) {
         if self.is_kcl_compatible() {
-            return self.balance_with_kcl(now, seen_at);
+            return self.balance_with_kcl(now, seen_at, of_all);
         }
         let mut spread = self.spread(seen_at);
         let orphans = self.orphans(&spread.free, now);
@@ -128,22 +130,33 @@ impl Machine {
                 writes.push((ops::decline(&seen.row), Purpose::GiveBack));
             }
         }
+        if !of_all && !spread.addressed.is_empty() && mine < target.min(room) {
+            // What was asked for has come: the next one can be asked for.
+            self.want_look();
+        }
         let mut taken: Vec<LeaseKey> = spread.addressed.drain(..).chain(spread.overdue.drain(..)).collect();
         self.random.shuffle(&mut spread.free);
+        let mut left = false;
         for key in &spread.free {
             // Up to the target at once; beyond it only what nobody has taken since the last look.
             let is_left = orphans.contains(key) && !mutant::is_on(Mutant::OrphansLeft);
             if (mine < room || mutant::is_on(Mutant::LimitIgnored)) && (mine < target || is_left) {
                 mine += 1;
                 taken.push(key.clone());
+            } else {
+                left |= mine < room;
             }
+        }
+        if left {
+            self.look_at_orphans(seen_at);
         }
         for key in taken {
             let token = self.fresh_token();
             let Some(seen) = self.seen.get(&key) else { continue };
             writes.push((ops::take(&seen.row, &self.me, token), Purpose::Take { token }));
         }
-        if spread.free.is_empty()
+        if of_all
+            && spread.free.is_empty()
             && !mutant::is_on(Mutant::NeverAsks)
             && (mine < room.min(target) || mutant::is_on(Mutant::NoDeadBand))
             && let Some(key) = self.choose(&spread, mine)
@@ -190,8 +203,7 @@ impl Machine {
     /// What is free and was so a look ago.
     pub(super) fn orphans(&mut self, free: &[LeaseKey], now: Instant) -> BTreeSet<LeaseKey> {
         let free: BTreeSet<&LeaseKey> = free.iter().collect();
-        // Others look as often as we do, give or take a tenth.
-        let patience = self.config.look_interval.mul_f64(0.8);
+        let patience = self.orphan_patience();
         let mut orphans = BTreeSet::new();
         for (key, seen) in &mut self.seen {
             if !free.contains(key) {

@@ -99,8 +99,9 @@ impl Machine {
         seen.row.owner.is_some() && !self.is_expired(seen, now)
     }
 
-    /// Takes what is free, and a part of what is too much elsewhere, as a look showed it that began at `seen_at`.
-    pub(super) fn balance_with_kcl(&mut self, now: Instant, seen_at: Instant) {
+    /// Takes what is free, and a part of what is too much elsewhere, as a look showed it that began at `seen_at`. Nothing
+    /// is taken from others when only some rows were read: what they have may have changed since.
+    pub(super) fn balance_with_kcl(&mut self, now: Instant, seen_at: Instant, of_all: bool) {
         let mut view = self.view(seen_at);
         let target = view.target(&self.me, self.config.max_leases);
         let room = self.config.max_leases.map_or(usize::MAX, |most| most.saturating_sub(view.leaving));
@@ -118,7 +119,12 @@ impl Machine {
         if !view.beside_java {
             view.very_old.extend(orphans);
         }
+        if !of_all && !view.addressed.is_empty() && mine < target.min(room) {
+            // What was asked for has come: the next one can be asked for.
+            self.want_look();
+        }
         let mut taken: Vec<LeaseKey> = view.addressed.drain(..).chain(view.overdue.drain(..)).collect();
+        let mut left = false;
         self.random.shuffle(&mut view.free);
         // What has waited for the longest time comes first, and for that the target does not count.
         view.free.sort_by_key(|key| !view.very_old.contains(key));
@@ -126,7 +132,12 @@ impl Machine {
             if mine < room && (mine < target || view.very_old.contains(key)) {
                 mine += 1;
                 taken.push(key.clone());
+            } else {
+                left |= mine < room;
             }
+        }
+        if left && !view.beside_java {
+            self.look_at_orphans(seen_at);
         }
         for key in taken {
             let token = self.fresh_token();
@@ -137,7 +148,7 @@ impl Machine {
             writes.extend(self.write_to(key, Purpose::GiveBack, ops::forget_request));
         }
         let need = target.min(room).saturating_sub(mine);
-        if need > 0 && view.free.is_empty() {
+        if of_all && need > 0 && view.free.is_empty() {
             writes.extend(self.take_from_others(now, &mut view, target, need));
         }
         self.issue(now, writes);

@@ -12,6 +12,7 @@ mod observe;
 mod plan;
 #[cfg(test)]
 mod tests;
+mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,6 +27,7 @@ use crate::mutant::{self, Mutant};
 use crate::{LeaseConfig, LeaseError, LeaseWarning, LossReason};
 use held::Held;
 use observe::Seen;
+use watch::Watch;
 
 /// Names one call of `apply`.
 pub(crate) type BatchId = u64;
@@ -43,6 +45,8 @@ pub(crate) enum Event {
     Looked(Result<Look, Arc<StoreError>>),
     /// Some rows were read.
     Read { keys: Vec<LeaseKey>, rows: Result<Vec<Option<Lease>>, Arc<StoreError>> },
+    /// The store hints that leases may have become free.
+    Hinted,
     /// Shards were listed, from `began` on, and missing leases made.
     Discovered { began: Instant, result: Result<Found, Arc<DirectoryError>> },
 }
@@ -190,6 +194,7 @@ pub(crate) struct Machine {
     /// The look under way began too early to show what we want to see.
     look_again: bool,
     look_backoff: Backoff,
+    watch: Watch,
     /// When a failed write was last told.
     warned_at: Option<Instant>,
     released: Vec<LeaseKey>,
@@ -204,6 +209,7 @@ impl Machine {
     pub(crate) fn new(me: WorkerId, config: LeaseConfig, mut random: fastrand::Rng) -> Self {
         let slowest = (config.look_interval * 8).min(config.expiry).max(config.look_interval);
         let look_backoff = Backoff::new(BackoffConfig::new(config.look_interval, slowest), random.u64(..));
+        let watch = Watch::new(config.full_look_interval.unwrap_or(config.look_interval));
         Self {
             me,
             config,
@@ -224,6 +230,7 @@ impl Machine {
             saw_at: None,
             look_again: false,
             look_backoff,
+            watch,
             warned_at: None,
             released: Vec::new(),
             lost_in_stop: Vec::new(),
@@ -250,6 +257,7 @@ impl Machine {
             Event::Applied { batch, results } => self.applied(now, batch, results),
             Event::Looked(look) => self.looked(now, look),
             Event::Read { keys, rows } => self.read(now, &keys, rows),
+            Event::Hinted => self.want_look(),
             Event::Discovered { began, result } => self.discovered(now, began, result),
         }
     }
@@ -415,7 +423,11 @@ impl Machine {
         self.busy.remove(key);
         match result {
             Ok(Outcome::Applied(row)) => self.begin_tenure(now, row, token, started),
-            Ok(_) => tracing::debug!(%key, "another worker was faster"),
+            Ok(_) => {
+                tracing::debug!(%key, "another worker was faster");
+                // It left another one to us.
+                self.want_look();
+            }
             Err(error) if error.is_retryable() && !mutant::is_on(Mutant::DoubtForgotten) => {
                 let doubt = Doubt { token, started, read_at: Some(now), failures: 0 };
                 self.doubts.insert(key.clone(), doubt);
@@ -444,6 +456,9 @@ impl Machine {
     }
 
     fn read(&mut self, now: Instant, keys: &[LeaseKey], rows: Result<Vec<Option<Lease>>, Arc<StoreError>>) {
+        if let Some(started) = self.watch.answered(keys) {
+            return self.watched(now, started, rows);
+        }
         match rows {
             // Whatever is found is recognised by `observe`.
             Ok(rows) => rows.into_iter().flatten().for_each(|row| self.observe(row, now, None)),

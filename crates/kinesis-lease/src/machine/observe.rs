@@ -27,7 +27,9 @@ pub(super) struct Seen {
     /// How often its counter moved under our name and not by us.
     foreign_moves: u8,
     /// When a write of ours told us; an older look knows less.
-    told_at: Option<Instant>,
+    pub(super) told_at: Option<Instant>,
+    /// When it was last seen like that: until then it is known to have stood still.
+    pub(super) confirmed: Instant,
 }
 
 /// Moves of a counter under our name that are not ours, until a second worker is suspected.
@@ -50,7 +52,16 @@ impl Seen {
         } else {
             now
         };
-        Self { row, first_seen: now, since, free_since: None, hand_over_since, foreign_moves: 0, told_at }
+        Self {
+            row,
+            first_seen: now,
+            since,
+            free_since: None,
+            hand_over_since,
+            foreign_moves: 0,
+            told_at,
+            confirmed: now,
+        }
     }
 
     fn update(&mut self, row: Lease, now: Instant, told_at: Option<Instant>) {
@@ -66,6 +77,7 @@ impl Seen {
         }
         self.row = row;
         self.told_at = told_at.or(self.told_at);
+        self.confirmed = told_at.map_or(self.confirmed, |told| self.confirmed.max(told));
     }
 }
 
@@ -132,10 +144,9 @@ impl Machine {
             return;
         }
         self.saw_at = Some(look.started);
-        // Workers that started together should not go on looking at the same moments.
-        let jitter = 0.9 + self.random.f64() * 0.2;
-        let next = look.started + self.config.look_interval.mul_f64(jitter);
+        let next = look.started + self.until_next_look();
         self.next_look = (!std::mem::take(&mut self.look_again)).then_some(next);
+        self.watch_anew(now);
         self.keep_unreadable(look.unreadable);
         let found: BTreeSet<&LeaseKey> = look.rows.iter().map(|row| &row.key).collect();
         let vanished = |(key, held): &(&LeaseKey, &Held)| {
@@ -153,15 +164,19 @@ impl Machine {
         for row in look.rows {
             if !self.seen.get(&row.key).is_some_and(is_older) {
                 self.look_at_held(now, &row);
+                let key = row.key.clone();
                 self.observe(row, now, None);
+                self.confirm(&key, look.started);
             }
         }
         self.doubts.retain(|_, doubt| now < doubt.started + self.config.expiry);
         self.unsettled.retain(|_, at| *at > look.started);
         match self.phase {
-            Phase::Running => self.balance(now, look.started),
+            Phase::Running => self.balance(now, look.started, true),
             Phase::NotTaking => {}
-            Phase::Stopping if mutant::is_on(Mutant::TakesWhileStopping) => self.balance(now, look.started),
+            Phase::Stopping if mutant::is_on(Mutant::TakesWhileStopping) => {
+                self.balance(now, look.started, true)
+            }
             Phase::Stopping if mutant::is_on(Mutant::RequestsLeft) => {}
             Phase::Stopping => {
                 self.give_back(now);

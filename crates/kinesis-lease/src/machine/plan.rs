@@ -15,9 +15,11 @@ impl Machine {
         self.end_what_is_over(now);
         self.write_held(now);
         self.read_doubts(now);
+        self.watch_rows(now);
         if !self.looking && self.next_look.is_none_or(|at| at <= now) {
             self.looking = true;
             self.next_look = None;
+            self.look_begins();
             self.actions.push(Action::Look);
         }
         std::mem::take(&mut self.actions)
@@ -25,7 +27,7 @@ impl Machine {
 
     /// When to plan again, unless something happens before.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        let look = self.next_look.filter(|_| !self.looking);
+        let look = self.next_look.into_iter().chain(self.next_watch()).filter(|_| !self.looking);
         let doubts = self.doubts.values().filter_map(|doubt| doubt.read_at);
         let calm = self.batches.len() < UNHURRIED_BATCHES;
         let held = self.held.values().flat_map(|held| {
@@ -39,11 +41,14 @@ impl Machine {
             let hand_over = held.hand_over.filter(|_| held.closing.is_none());
             [Some(self.believed_until(held)), hand_over, write]
         });
-        look.into_iter().chain(doubts).chain(held.flatten()).min()
+        look.chain(doubts).chain(held.flatten()).min()
     }
 
     /// The next look is made at once, or right after the one under way.
     pub(super) fn look_soon(&mut self) {
+        if self.is_sparing() {
+            return self.want_look();
+        }
         // Any time in the past will do, and `None` is that.
         self.next_look = None;
         self.look_again = self.looking;

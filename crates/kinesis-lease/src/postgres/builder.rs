@@ -31,6 +31,7 @@ pub struct PostgresStoreBuilder {
     pooler: Pooler,
     lock_timeout: Duration,
     max_connections: u32,
+    hints: bool,
 }
 
 /// Longer times are mistakes.
@@ -50,6 +51,7 @@ impl Default for PostgresStoreBuilder {
             pooler: Pooler::default(),
             lock_timeout: Duration::from_secs(1),
             max_connections: 8,
+            hints: true,
         }
     }
 }
@@ -91,6 +93,15 @@ impl PostgresStoreBuilder {
     #[must_use]
     pub fn max_connections(mut self, most: u32) -> Self {
         self.max_connections = most;
+        self
+    }
+
+    /// Whether workers tell each other by `NOTIFY` when leases become free, so that these are taken at once and not in the
+    /// next look. Each worker listens on a connection of its own, beside those of the pool; losing it costs nothing but
+    /// the hints. Never with [`Pooler::Transaction`]. Default: yes.
+    #[must_use]
+    pub fn hints(mut self, on: bool) -> Self {
+        self.hints = on;
         self
     }
 
@@ -138,7 +149,7 @@ impl PostgresStoreBuilder {
         if self.lock_timeout < Duration::from_millis(1) || self.lock_timeout > MAX_LOCK_TIMEOUT {
             return Err(StoreError::misconfigured("lock_timeout must be between 1 ms and an hour", None));
         }
-        let settings = Settings { pooler: self.pooler, lock_timeout: self.lock_timeout };
+        let settings = Settings { pooler: self.pooler, lock_timeout: self.lock_timeout, hints: self.hints };
         let tables = Tables::new(&self.schema, &self.table)?;
         Ok(PostgresStore { pools: Pools::new(pool), tables, settings })
     }

@@ -9,6 +9,8 @@ const UNDEFINED_TABLE: &str = "42P01";
 const UNDEFINED_COLUMN: &str = "42703";
 const DATATYPE_MISMATCH: &str = "42804";
 const UNDEFINED_OPERATOR: &str = "42883";
+/// No unique index has the columns of the key.
+const NO_SUCH_KEY: &str = "42P10";
 const INVALID_SCHEMA: &str = "3F000";
 const UNKNOWN_DATABASE: &str = "3D000";
 const NO_PERMISSION: &str = "42501";
@@ -30,6 +32,7 @@ pub(super) fn store_error(what: &str, error: sqlx::Error) -> StoreError {
         UNDEFINED_COLUMN | DATATYPE_MISMATCH | UNDEFINED_OPERATOR => {
             misconfigured(format!("{what} does not have the columns that are expected"), error)
         }
+        NO_SUCH_KEY => misconfigured(format!("{what} does not have the key that is expected"), error),
         UNKNOWN_DATABASE => misconfigured("the database does not exist".to_owned(), error),
         // Class 28: invalid authorization.
         code if code.starts_with("28") => {

@@ -3,6 +3,7 @@
 mod builder;
 mod checkpoint;
 mod error;
+mod hint;
 mod pools;
 mod schema;
 mod statement;
@@ -14,7 +15,8 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use futures_util::StreamExt as _;
 use kinesis_core::lease::{
-    Lease, LeaseKey, LeaseStore, LeaseWrite, Outcome, ScanPage, ScanRequest, StoreError,
+    HintRequest, Lease, LeaseHints, LeaseKey, LeaseStore, LeaseWrite, Outcome, ScanPage, ScanRequest,
+    StoreError,
 };
 use sqlx::postgres::{PgArguments, PgPool, PgRow};
 use sqlx::query::Query;
@@ -51,6 +53,7 @@ pub struct PostgresStore {
 struct Settings {
     pooler: Pooler,
     lock_timeout: Duration,
+    hints: bool,
 }
 
 /// How many takes wait for transactions of former owners at the same time.
@@ -300,6 +303,11 @@ impl LeaseStore for PostgresStore {
                 results[place] = result;
             }
         }
+        self.give_hints(writes, &results).await;
         results
+    }
+
+    fn hints(&self, request: &HintRequest) -> Option<Box<dyn LeaseHints>> {
+        self.has_hints().then(|| Box::new(hint::Hints::new(self.clone(), request)) as _)
     }
 }

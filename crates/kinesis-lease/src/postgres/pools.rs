@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sqlx::pool::PoolConnection;
-use sqlx::postgres::{PgPool, PgRow};
+use sqlx::postgres::{PgConnectOptions, PgPool, PgRow};
 use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, PgConnection, Postgres};
 use tokio::runtime::{Handle, Id};
@@ -57,13 +57,18 @@ impl Pools {
             let options = self.given.options().clone();
             let most = options.get_max_connections().min(MAX_BESIDE);
             let options = options.min_connections(0).max_connections(most);
-            options.connect_lazy_with((*self.given.connect_options()).clone())
+            options.connect_lazy_with(self.connect_options())
         };
         if pools.len() >= MAX_RUNTIMES {
             pools.remove(1);
         }
         pools.push((runtime, pool.clone()));
         pool
+    }
+
+    /// For a connection that belongs to no pool of these.
+    pub(super) fn connect_options(&self) -> PgConnectOptions {
+        (*self.given.connect_options()).clone()
     }
 
     pub(super) async fn acquire(&self) -> Result<Connection, sqlx::Error> {

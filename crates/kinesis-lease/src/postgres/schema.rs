@@ -34,9 +34,11 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    /// The longest name of PostgreSQL is 63 bytes; the longest of our endings is `_checkpoints`.
-    const MAX_TABLE: usize = 63 - "_checkpoints".len();
-    const MAX_SCHEMA: usize = 63;
+    /// The longest name of PostgreSQL, in bytes.
+    const MAX_NAME: usize = 63;
+    /// The longest of our endings is `_checkpoints`.
+    const MAX_TABLE: usize = Self::MAX_NAME - "_checkpoints".len();
+    const MAX_SCHEMA: usize = Self::MAX_NAME;
 
     pub(super) fn new(schema: &str, table: &str) -> Result<Self, StoreError> {
         let schema = identifier("schema", schema, Self::MAX_SCHEMA)?;
@@ -51,6 +53,19 @@ impl Tables {
 
     fn versions(&self) -> String {
         format!("\"{}\".\"{}_schema\"", self.schema, self.table)
+    }
+
+    /// The channel of the hints. Names of PostgreSQL have 63 bytes: of longer ones the end is replaced by a hash.
+    pub(super) fn channel(&self) -> String {
+        let name = format!("{}.{}", self.schema, self.table);
+        if name.len() <= Self::MAX_NAME {
+            return name;
+        }
+        // FNV-1a: the same on every worker, whatever it was compiled with.
+        let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        format!("{}.{hash:016x}", &name[..Self::MAX_NAME - 17])
     }
 
     /// For errors.
@@ -143,6 +158,8 @@ async fn version(connection: &mut PgConnection, tables: &Tables) -> Result<Optio
         let checkpoints = columns(connection, tables, &tables.checkpoints).await?;
         check(tables, &tables.leases, LEASE_COLUMNS, &leases)?;
         check(tables, &tables.checkpoints, CHECKPOINT_COLUMNS, &checkpoints)?;
+        check_key(connection, tables, &tables.leases).await?;
+        check_key(connection, tables, &tables.checkpoints).await?;
     }
     Ok(Some(version))
 }
@@ -177,6 +194,23 @@ fn check(
         }
     }
     Ok(())
+}
+
+/// Without its key a table would have two rows of one lease.
+async fn check_key(connection: &mut PgConnection, tables: &Tables, table: &str) -> Result<(), StoreError> {
+    let statement = "SELECT attname::text FROM pg_catalog.pg_index
+                     JOIN pg_catalog.pg_attribute ON attrelid = indrelid AND attnum = ANY (indkey)
+                     WHERE indrelid = to_regclass($1) AND indisprimary
+                     ORDER BY array_position(indkey::smallint[], attnum)";
+    let rows = sqlx::query(statement).persistent(false).bind(table).fetch_all(connection).await;
+    let rows = rows.map_err(|error| tables.failed(error))?;
+    let found: Vec<String> = rows.iter().filter_map(|row| row.try_get(0).ok()).collect();
+    if found == KEY {
+        return Ok(());
+    }
+    let problem =
+        format!("is not usable: {table} has ({}) as its key and not ({})", found.join(", "), KEY.join(", "));
+    Err(tables.wrong(&problem))
 }
 
 /// One place where text becomes a statement: everything in it is a constant or a validated name.
@@ -226,4 +260,20 @@ fn first(tables: &Tables) -> Vec<String> {
             ) WITH (fillfactor = 50)"
         ),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_channel_has_the_names_and_never_too_many_bytes() {
+        let channel = |schema: &str, table: &str| Tables::new(schema, table).unwrap().channel();
+        assert_eq!(channel("public", "kinesis_leases"), "public.kinesis_leases");
+        let (long, longer) = ("s".repeat(40), "t".repeat(51));
+        let first = channel(&long, &longer);
+        assert_eq!(first.len(), 63);
+        assert_ne!(first, channel(&long, &format!("{}u", &longer[1..])), "told apart by what is cut off");
+        assert_eq!(first, channel(&long, &longer));
+    }
 }

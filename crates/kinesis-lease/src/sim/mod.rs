@@ -16,6 +16,7 @@ mod watch;
 mod worker;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
 use kinesis_core::lease::LeaseKey;
 use kinesis_core::{ApplicationName, ShardId, StreamRef};
@@ -42,20 +43,26 @@ pub struct Run {
 /// Runs one seed.
 #[must_use]
 pub fn run(seed: u64) -> Run {
-    guarded(seed, false)
+    guarded(seed, false, None)
 }
 
 /// Runs one seed and writes down what happens. The same seed gives the same lines.
 #[must_use]
 pub fn trace(seed: u64) -> Run {
-    guarded(seed, true)
+    guarded(seed, true, None)
+}
+
+/// Runs one seed with workers that read all rows each 20 s only, as on DynamoDB without hints.
+#[must_use]
+pub fn run_sparing(seed: u64) -> Run {
+    guarded(seed, false, Some(crate::LeaseConfig::SPARSE_LOOK_INTERVAL))
 }
 
 /// Runs one seed with a fault switched on.
 #[must_use]
 pub fn run_mutant(mutant: Mutant, seed: u64) -> Run {
     crate::mutant::switch(Some(mutant));
-    let run = guarded(seed, false);
+    let run = guarded(seed, false, None);
     crate::mutant::switch(None);
     run
 }
@@ -64,19 +71,21 @@ pub fn run_mutant(mutant: Mutant, seed: u64) -> Run {
 #[must_use]
 pub fn trace_mutant(mutant: Mutant, seed: u64) -> Run {
     crate::mutant::switch(Some(mutant));
-    let run = guarded(seed, true);
+    let run = guarded(seed, true, None);
     crate::mutant::switch(None);
     run
 }
 
 /// A machine that panics breaks a promise, too.
-fn guarded(seed: u64, tracing: bool) -> Run {
-    catch_unwind(AssertUnwindSafe(|| scenario::run(seed, tracing))).unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<String>().cloned();
-        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-        let violation = Some(format!("panic: {}", text.unwrap_or_default()));
-        Run { violation, coverage: Coverage::default(), trace: Vec::new() }
-    })
+fn guarded(seed: u64, tracing: bool, full_look_interval: Option<Duration>) -> Run {
+    catch_unwind(AssertUnwindSafe(|| scenario::run(seed, tracing, full_look_interval))).unwrap_or_else(
+        |panic| {
+            let text = panic.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+            let violation = Some(format!("panic: {}", text.unwrap_or_default()));
+            Run { violation, coverage: Coverage::default(), trace: Vec::new() }
+        },
+    )
 }
 
 fn shard_id(number: u32) -> ShardId {

@@ -98,11 +98,14 @@ fn settings(random: &mut fastrand::Rng) -> Settings {
     Settings { config, faults: faults(random), rates, start }
 }
 
-/// Runs one seed from beginning to end.
-pub(super) fn run(seed: u64, tracing: bool) -> Run {
+/// Runs one seed from beginning to end, with all rows read that often.
+pub(super) fn run(seed: u64, tracing: bool, full_look_interval: Option<Duration>) -> Run {
     let mut random = fastrand::Rng::with_seed(seed);
     let size = Size::draw(&mut random);
-    let mut fleet = Fleet::new(random.u64(..), size.shards, settings(&mut random));
+    let seed = random.u64(..);
+    let mut settings = settings(&mut random);
+    settings.config.full_look_interval = full_look_interval;
+    let mut fleet = Fleet::new(seed, size.shards, settings);
     fleet.trace = tracing.then(Vec::new);
     fleet.watch.gentle = fleet.settings.faults.are_none();
     let mut scenario = Scenario { random, size, fleet };

@@ -96,7 +96,12 @@ impl Fleet {
     pub(super) fn aftermath(&self) -> Duration {
         let config = &self.settings.config;
         let hand_over = if self.watch.gentle { Duration::ZERO } else { config.hand_over_timeout };
-        config.expiry.mul_f64(1.1) + Duration::from_secs(3) + hand_over
+        config.expiry.mul_f64(1.1) + Duration::from_secs(3) + hand_over + self.sparing()
+    }
+
+    /// How much longer everything takes where all rows are read seldom.
+    fn sparing(&self) -> Duration {
+        self.settings.config.full_look_interval.map_or(Duration::ZERO, |interval| interval.mul_f64(1.1))
     }
 
     /// How long a shard may be without an owner: one expiry and two looks of the slowest clock.
@@ -107,7 +112,7 @@ impl Fleet {
             // Looks that failed one after the other are up to eight intervals apart.
             expiry += config.look_interval * 8;
         }
-        let looks = config.look_interval.mul_f64(2.2);
+        let looks = config.look_interval.mul_f64(2.2) + self.sparing();
         let faults = self.watch.faults_since(since.saturating_sub(Duration::from_secs(5)));
         // A failed call is tried again after its time limit and a delay that grows.
         let grace = Duration::from_secs(if faults <= 2 { 3 } else { 10 }) * faults;

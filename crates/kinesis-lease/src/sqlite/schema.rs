@@ -100,17 +100,23 @@ async fn check_columns(
     table: &Table,
     file: &str,
 ) -> Result<(), StoreError> {
-    let statement = format!("SELECT name FROM pragma_table_info('{}')", table.name());
+    let statement = format!("SELECT name, pk FROM pragma_table_info('{}') ORDER BY pk", table.name());
     let rows = sqlx::query(AssertSqlSafe(statement))
         .fetch_all(connection)
         .await
         .map_err(|error| store_error(file, error))?;
     let found: Vec<String> = rows.iter().filter_map(|row| row.try_get(0).ok()).collect();
     let is_there = |column: &&&str| found.iter().any(|name| name == **column);
-    match KEY.iter().chain(FIELDS).find(|column| !is_there(column)) {
-        Some(missing) => Err(wrong(table, file, &format!("has no column {missing}"))),
-        None => Ok(()),
+    if let Some(missing) = KEY.iter().chain(FIELDS).find(|column| !is_there(column)) {
+        return Err(wrong(table, file, &format!("has no column {missing}")));
     }
+    let in_key = rows.iter().filter(|row| row.try_get::<i64, _>(1).is_ok_and(|place| place > 0));
+    let key: Vec<String> = in_key.filter_map(|row| row.try_get(0).ok()).collect();
+    if key == KEY {
+        return Ok(());
+    }
+    let problem = format!("has ({}) as its key and not ({})", key.join(", "), KEY.join(", "));
+    Err(wrong(table, file, &problem))
 }
 
 fn definition(table: &str) -> String {

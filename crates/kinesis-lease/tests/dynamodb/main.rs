@@ -3,6 +3,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod hints;
 mod kcl;
 mod lost_answers;
 mod regime;

@@ -88,6 +88,21 @@ async fn tables_of_somebody_else_or_another_version_are_refused() {
     table.sql("ALTER TABLE {s}.kinesis_leases_checkpoints DROP COLUMN epoch; ALTER TABLE {s}.kinesis_leases ALTER COLUMN owner TYPE text").await;
     let text = problem(store.setup().await.unwrap_err());
     assert!(text.contains("_checkpoints\" has no column epoch"), "{text}");
+    let table = Table::new();
+    let store = table.ready().await;
+    table
+        .sql(
+            "ALTER TABLE {s}.kinesis_leases DROP CONSTRAINT kinesis_leases_pkey CASCADE;
+             ALTER TABLE {s}.kinesis_leases ADD PRIMARY KEY (shard, stream)",
+        )
+        .await;
+    let text = problem(store.setup().await.unwrap_err());
+    assert!(
+        text.contains("kinesis_leases\" has (shard, stream) as its key and not (application, stream, shard)"),
+        "{text}"
+    );
+    let error = store.apply(&[create(0)]).await.remove(0).unwrap_err();
+    assert!(problem(error).contains("does not have the key that is expected"));
     table.sql("UPDATE {s}.kinesis_leases_schema SET version = 99").await;
     let text = problem(store.setup().await.unwrap_err());
     assert!(text.contains("version 99") && text.contains("up to 1"), "{text}");

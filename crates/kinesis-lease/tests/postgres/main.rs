@@ -7,7 +7,11 @@ mod bad_input;
 #[path = "../common/mod.rs"]
 mod common;
 #[cfg(test)]
+mod hints;
+#[cfg(test)]
 mod outage;
+#[cfg(test)]
+mod password;
 #[cfg(test)]
 mod pooler;
 #[cfg(test)]

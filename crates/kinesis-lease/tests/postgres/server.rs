@@ -47,6 +47,14 @@ impl Server {
         server
     }
 
+    /// From its next start, or reading of its settings, on.
+    pub(crate) fn ask_for_the_password_of(&self, role: &str) {
+        let file = self.data().join("pg_hba.conf");
+        let rest = std::fs::read_to_string(&file).unwrap();
+        // The first line that fits counts.
+        std::fs::write(&file, format!("host all {role} 127.0.0.1/32 scram-sha-256\n{rest}")).unwrap();
+    }
+
     fn new() -> Self {
         Self { folder: own_folder(), port: free_port(), running: None }
     }

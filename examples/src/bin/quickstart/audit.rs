@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use kinesis_core::lease::{
-    Change, Guard, Lease, LeaseKey, LeaseStore, LeaseWrite, Outcome, ScanPage, ScanRequest, StoreError,
+    Change, Guard, HintRequest, Lease, LeaseHints, LeaseKey, LeaseStore, LeaseWrite, Outcome, ScanPage,
+    ScanRequest, StoreError, StoreProfile,
 };
 
 use crate::args::Break;
@@ -79,5 +80,13 @@ impl<S: LeaseStore> LeaseStore for AuditedStore<S> {
                 writes.iter().map(|_| Err(StoreError::unavailable(text.clone()))).collect()
             }
         }
+    }
+
+    fn profile(&self) -> StoreProfile {
+        self.inner.profile()
+    }
+
+    fn hints(&self, request: &HintRequest) -> Option<Box<dyn LeaseHints>> {
+        self.inner.hints(request)
     }
 }

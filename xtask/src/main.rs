@@ -36,6 +36,7 @@ mod requirements;
 mod run;
 mod services;
 mod sim;
+mod soak;
 mod source;
 mod test;
 mod tidy;
@@ -153,6 +154,12 @@ const TASKS: &[Task] = &[
         run: sim::run,
     },
     Task {
+        name: "soak",
+        usage: "[--hours N] [--source poll|efo]",
+        about: "A day of virtual life under faults, over both ways to read: no loss, no growth",
+        run: soak::run,
+    },
+    Task {
         name: "test",
         usage: "",
         about: "Formatting, clippy, guards, docs and every Rust test",
@@ -172,8 +179,8 @@ const TASKS: &[Task] = &[
     },
 ];
 
-/// The task whose own last line is its verdict.
-const SELF_SPOKEN: &str = "sim";
+/// The tasks whose own last line is their verdict.
+const SELF_SPOKEN: &[&str] = &["sim", "soak"];
 
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
@@ -190,7 +197,7 @@ fn main() -> ExitCode {
             if let Err(error) = &outcome {
                 eprintln!("error: {error:#}");
             }
-            if name == SELF_SPOKEN {
+            if SELF_SPOKEN.contains(&name) {
                 return if outcome.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
             }
             let verdict = if outcome.is_ok() { "done" } else { "failed" };

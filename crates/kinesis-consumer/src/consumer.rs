@@ -51,8 +51,9 @@ impl Consumer {
     ///
     /// # Errors
     /// [`ConsumerError`] when the stream or the lease store cannot be used at the start, when there is no consumer for
-    /// enhanced fan-out, or when a handler failed for
-    /// good and [`OnExhausted::StopWorker`](crate::OnExhausted::StopWorker) was chosen.
+    /// enhanced fan-out, when a handler failed for
+    /// good and [`OnExhausted::StopWorker`](crate::OnExhausted::StopWorker) was chosen, or when workers of the KCL 3.x
+    /// have begun to assign the leases of the table. In the last two cases the consumer has stopped gracefully.
     pub async fn run(self, signal: impl Future<Output = ()> + Send) -> Result<Report, ConsumerError> {
         let (stop, asked) = watch::channel(None);
         let timeout = self.0.cx.config.shutdown_timeout;

@@ -1,7 +1,7 @@
 //! Errors of building and running a consumer.
 
 use kinesis_core::BoxError;
-use kinesis_lease::StartError;
+use kinesis_lease::{RegimeSighting, StartError};
 
 /// Why a consumer did not start, or stopped by itself.
 #[derive(Debug, thiserror::Error)]
@@ -22,6 +22,10 @@ pub enum ConsumerError {
         /// What it said.
         problem: String,
     },
+    /// Workers of the KCL 3.x have begun to assign the leases of the table, which does not go together with workers that
+    /// take their part. The consumer has finished what it had, stored its positions and given its leases back.
+    #[error("{0}; the consumer has given its leases up")]
+    RegimeChanged(RegimeSighting),
     /// A handler failed for good on a shard, and the consumer was told to stop then.
     #[error("processing {shard} failed for good and on_exhausted = StopWorker")]
     #[non_exhaustive]
@@ -47,7 +51,7 @@ impl ConsumerError {
             #[cfg(feature = "efo")]
             Self::Registration(error) => error.is_retryable(),
             Self::CoordinatorEnded { .. } => true,
-            Self::HandlerFailed { .. } => false,
+            Self::RegimeChanged(_) | Self::HandlerFailed { .. } => false,
         }
     }
 }

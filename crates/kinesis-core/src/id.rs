@@ -130,8 +130,9 @@ text_id! {
 }
 
 text_id! {
-    /// The name of one worker (one process, or one consumer in it). Two live workers must not share a name.
-    WorkerId, "worker id", max 256
+    /// The name of one worker (one process, or one consumer in it). Two live workers must not share a name. As long as
+    /// those of the KCL may be, whose rows name them.
+    WorkerId, "worker id", max 2048
 }
 
 text_id! {
@@ -422,7 +423,8 @@ mod tests {
             let error = ShardId::new(text).unwrap_err();
             assert_eq!(error.kind(), "shard id");
         }
-        assert!(WorkerId::new("w".repeat(257)).is_err());
+        assert_eq!(WorkerId::new("w".repeat(2_048)).unwrap().as_str().len(), 2_048);
+        assert!(WorkerId::new("w".repeat(2_049)).is_err());
         assert_eq!(ShardId::new("shardId-000000000000").unwrap().as_str(), "shardId-000000000000");
     }
 

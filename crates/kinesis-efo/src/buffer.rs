@@ -13,7 +13,7 @@ use crate::machine::size;
 pub(crate) type Item = Result<SourceEvent, SourceError>;
 
 /// A queue of events. It has no bound of its own: the machine closes the subscription when too much is held, and of
-/// events without records only the last of a row is kept.
+/// what is no record only the latest is kept.
 #[derive(Debug, Default)]
 pub(crate) struct Buffer {
     state: Mutex<State>,
@@ -33,12 +33,7 @@ struct State {
 impl Buffer {
     pub(crate) fn push(&self, item: Item) {
         let mut state = self.state();
-        let repeats = matches!(item, Ok(SourceEvent::Progress { .. }))
-            && matches!(state.queue.back(), Some(Ok(SourceEvent::Progress { .. })));
-        if repeats {
-            state.queue.pop_back();
-        }
-        state.queue.push_back(item);
+        add(&mut state.queue, item);
         wake(state);
     }
 
@@ -82,6 +77,21 @@ impl Buffer {
     }
 }
 
+/// Adds an event and removes what is out of date by it: however long nobody takes anything, these do not pile up.
+fn add(queue: &mut VecDeque<Item>, item: Item) {
+    let degrades = matches!(item, Ok(SourceEvent::Degraded { .. }));
+    let is_news = degrades || matches!(item, Ok(SourceEvent::Progress { .. }));
+    if is_news && matches!(queue.back(), Some(Ok(SourceEvent::Progress { .. }))) {
+        queue.pop_back();
+    }
+    // Nobody heard of the recovery yet: the trouble that was said before goes on.
+    if degrades && matches!(queue.back(), Some(Ok(SourceEvent::Recovered))) {
+        queue.pop_back();
+        return;
+    }
+    queue.push_back(item);
+}
+
 fn wake(mut state: MutexGuard<'_, State>) {
     let waker = state.waker.take();
     drop(state);
@@ -109,6 +119,26 @@ mod tests {
         Ok(SourceEvent::Progress { behind: Some(Duration::from_secs(seconds)), continuation: None })
     }
 
+    fn degraded() -> Item {
+        Ok(SourceEvent::Degraded { reason: "by test".to_owned() })
+    }
+
+    /// What is in the buffer, by name.
+    async fn story(buffer: &Buffer) -> String {
+        buffer.close();
+        let mut story = Vec::new();
+        while let Some(item) = poll_fn(|cx| buffer.poll_take(cx)).await {
+            story.push(match item.unwrap() {
+                SourceEvent::Records(_) => "records".to_owned(),
+                SourceEvent::Progress { behind, .. } => behind.unwrap().as_secs().to_string(),
+                SourceEvent::Degraded { .. } => "degraded".to_owned(),
+                SourceEvent::Recovered => "recovered".to_owned(),
+                other => panic!("{other:?}"),
+            });
+        }
+        story.join(" ")
+    }
+
     /// S-107: events without records do not pile up while nobody takes them.
     #[tokio::test]
     async fn of_events_without_records_only_the_last_is_kept() {
@@ -116,16 +146,35 @@ mod tests {
         for item in [progress(1), progress(2), records(1), progress(3), progress(4)] {
             buffer.push(item);
         }
-        buffer.close();
-        let mut story = Vec::new();
-        while let Some(item) = poll_fn(|cx| buffer.poll_take(cx)).await {
-            story.push(match item.unwrap() {
-                SourceEvent::Records(_) => "records".to_owned(),
-                SourceEvent::Progress { behind, .. } => behind.unwrap().as_secs().to_string(),
-                other => panic!("{other:?}"),
-            });
+        assert_eq!(story(&buffer).await, "2 records 4");
+    }
+
+    /// S-107: nor does what is said of trouble that comes and goes; what is left says how it stands.
+    #[tokio::test]
+    async fn trouble_that_comes_and_goes_does_not_pile_up() {
+        let buffer = Buffer::default();
+        for _ in 0..100 {
+            for item in [degraded(), Ok(SourceEvent::Recovered), progress(1)] {
+                buffer.push(item);
+            }
         }
-        assert_eq!(story, ["2", "records", "4"]);
+        assert_eq!(story(&buffer).await, "degraded recovered 1");
+
+        // The caller knows of the first trouble only.
+        let buffer = Buffer::default();
+        buffer.push(degraded());
+        poll_fn(|cx| buffer.poll_take(cx)).await.unwrap().unwrap();
+        for item in [Ok(SourceEvent::Recovered), progress(1), degraded()] {
+            buffer.push(item);
+        }
+        assert_eq!(story(&buffer).await, "");
+
+        // Records in between stay where they are.
+        let buffer = Buffer::default();
+        for item in [degraded(), Ok(SourceEvent::Recovered), records(1), degraded()] {
+            buffer.push(item);
+        }
+        assert_eq!(story(&buffer).await, "degraded recovered records degraded");
     }
 
     #[tokio::test]

@@ -1,5 +1,6 @@
 //! Settings of the coordinator.
 
+use std::fmt;
 use std::time::Duration;
 
 use kinesis_core::ConfigError;
@@ -15,6 +16,30 @@ pub enum HeartbeatMode {
     OwnThread,
     /// On the caller's runtime, so that it follows that runtime's (also paused) time.
     Inline,
+}
+
+/// How workers share the leases of a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
+#[non_exhaustive]
+pub enum Coordination {
+    /// As workers of this library do it among themselves: a lease of another worker is asked for and handed over. Leases
+    /// that a worker of the KCL holds are left to it.
+    #[default]
+    Native,
+    /// As the KCL 2.x does it, so that workers in Java and in Rust have their parts: its target, its limit of how many
+    /// leases are taken from a live worker, its conditions. Between two workers of this library leases are still handed
+    /// over.
+    KclCompatible,
+}
+
+impl fmt::Display for Coordination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Native => "native",
+            Self::KclCompatible => "kcl_compatible",
+        })
+    }
 }
 
 /// Settings of a [`Coordinator`](crate::Coordinator). All workers of an application should have the same.
@@ -55,7 +80,25 @@ pub struct LeaseConfig {
     pub store_timeout: Option<Duration>,
     /// The most leases that this worker takes; at least 1. Default: no limit.
     pub max_leases: Option<usize>,
+    /// How leases are shared with other workers. By default the table is looked at when the worker starts: where the KCL
+    /// has made or holds a lease, as the KCL does it, else (also in an empty table) natively. It never changes while the
+    /// worker runs; a setting that the table contradicts is refused.
+    pub coordination: Option<Coordination>,
+    /// With [`Coordination::KclCompatible`]: the most leases that are taken from live workers of the KCL at one time, each
+    /// [`LeaseConfig::steal_interval`]; at least 1. Default 1, as in the KCL (`maxLeasesToStealAtOneTime`).
+    pub max_leases_to_steal: usize,
+    /// How often a table that the KCL can use is looked at for traces of its version 3, in which a leader assigns the
+    /// leases: once it does, this worker stops. Default 30 s.
+    #[cfg_attr(feature = "serde", serde(with = "humantime_serde"))]
+    pub regime_interval: Duration,
+    /// Whether this worker publishes, with each of these looks, that it lives, in the form of the KCL 3.x (without
+    /// figures). An upgrade from 2.x to 3.x waits until every owner of a lease does; it needs an interval of 30 s or less.
+    /// Default: no.
+    pub publish_worker_metrics: bool,
 }
+
+/// How long the KCL 3.x believes in what a worker has published.
+const PUBLISHED_FOR: Duration = Duration::from_secs(60);
 
 /// Longer times are mistakes, and sums of them would overflow.
 const MAX_DURATION: Duration = Duration::from_secs(365 * 24 * 60 * 60);
@@ -71,6 +114,10 @@ impl Default for LeaseConfig {
             hand_over_timeout: Duration::from_secs(30),
             store_timeout: None,
             max_leases: None,
+            coordination: None,
+            max_leases_to_steal: 1,
+            regime_interval: Duration::from_secs(30),
+            publish_worker_metrics: false,
         }
     }
 }
@@ -140,6 +187,40 @@ impl LeaseConfig {
         self
     }
 
+    /// Sets [`coordination`](Self::coordination).
+    #[must_use]
+    pub fn coordination(mut self, coordination: Coordination) -> Self {
+        self.coordination = Some(coordination);
+        self
+    }
+
+    /// Sets [`max_leases_to_steal`](Self::max_leases_to_steal).
+    #[must_use]
+    pub fn max_leases_to_steal(mut self, max: usize) -> Self {
+        self.max_leases_to_steal = max;
+        self
+    }
+
+    /// Sets [`regime_interval`](Self::regime_interval).
+    #[must_use]
+    pub fn regime_interval(mut self, interval: Duration) -> Self {
+        self.regime_interval = interval;
+        self
+    }
+
+    /// Sets [`publish_worker_metrics`](Self::publish_worker_metrics).
+    #[must_use]
+    pub fn publish_worker_metrics(mut self, publish: bool) -> Self {
+        self.publish_worker_metrics = publish;
+        self
+    }
+
+    /// The time between two takings from live workers of the KCL: twice the expiry, as in the KCL.
+    #[must_use]
+    pub fn steal_interval(&self) -> Duration {
+        self.expiry * 2
+    }
+
     /// How long one call to the store may take: [`store_timeout`](Self::store_timeout) or its default.
     #[must_use]
     pub fn call_timeout(&self) -> Duration {
@@ -176,6 +257,7 @@ impl LeaseConfig {
             ("discovery_interval", self.discovery_interval),
             ("hand_over_timeout", self.hand_over_timeout),
             ("store_timeout", self.call_timeout()),
+            ("regime_interval", self.regime_interval),
         ];
         for (field, duration) in durations {
             if duration.is_zero() {
@@ -199,6 +281,14 @@ impl LeaseConfig {
         }
         if self.max_leases == Some(0) {
             return Err(ConfigError::new("max_leases", "must be at least 1"));
+        }
+        if self.max_leases_to_steal == 0 {
+            return Err(ConfigError::new("max_leases_to_steal", "must be at least 1"));
+        }
+        if self.publish_worker_metrics && self.regime_interval > PUBLISHED_FOR / 2 {
+            let problem =
+                "must be 30 s or less with publish_worker_metrics, or the KCL takes this worker for gone";
+            return Err(ConfigError::new("regime_interval", problem));
         }
         Ok(())
     }

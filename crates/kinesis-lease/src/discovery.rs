@@ -68,6 +68,28 @@ pub(crate) fn plan(
     generations
 }
 
+/// The listed shards without those that have no row although one that follows them has: their rows were removed when they
+/// were finished and what follows had begun. The KCL does so while the service still lists them, and making such a row
+/// anew would read the whole shard again.
+pub(crate) fn without_followed(shards: &[ShardInfo], rows: &BTreeMap<LeaseKey, Lease>) -> Vec<ShardInfo> {
+    let known: BTreeSet<&ShardId> = rows.keys().map(LeaseKey::shard).collect();
+    let parents: BTreeMap<&ShardId, &[ShardId]> =
+        shards.iter().map(|shard| (&shard.id, shard.parents.as_slice())).collect();
+    let mut followed: BTreeSet<&ShardId> = BTreeSet::new();
+    let mut left: Vec<&ShardId> = known.iter().copied().collect();
+    left.extend(rows.values().flat_map(|row| &row.parents));
+    followed.extend(rows.values().flat_map(|row| &row.parents));
+    while let Some(shard) = left.pop() {
+        for parent in parents.get(shard).copied().unwrap_or_default() {
+            if followed.insert(parent) {
+                left.push(parent);
+            }
+        }
+    }
+    let is_wanted = |shard: &&ShardInfo| known.contains(&shard.id) || !followed.contains(&shard.id);
+    shards.iter().filter(is_wanted).cloned().collect()
+}
+
 /// The lease of a shard that follows one that we know: from its first record, whatever the start position is.
 pub(crate) fn child(template: &LeaseKey, shard: &ShardInfo) -> Lease {
     if mutant::is_on(Mutant::ChildrenAtTip) {
@@ -252,6 +274,22 @@ mod tests {
         assert_eq!(planned("a! b<a c", "", &AT_TIMESTAMP), expected);
     }
 
+    /// The KCL removes finished rows while their shards are still listed: those are not made anew, also not over several
+    /// generations, but what nothing follows yet is.
+    #[test]
+    fn shards_whose_followers_have_rows_are_not_made_again() {
+        let left = |listed: &str, known: &str| -> Vec<String> {
+            let left = without_followed(&shards(listed), &rows(known));
+            left.iter().map(|shard| shard.id.to_string()).collect()
+        };
+        assert_eq!(left("a! b<a c<a", "b c"), ["b", "c"]);
+        assert_eq!(left("a! b<a! c<b", "c"), ["c"]);
+        assert_eq!(left("a! b<a! c<b", "a c"), ["a", "c"], "rows that are there stay");
+        assert_eq!(left("a! b! c<a+b", "a"), ["a", "b", "c"], "the other parent of a child without a row");
+        assert_eq!(left("a! b<a d", "a"), ["a", "b", "d"]);
+        assert_eq!(left("a! b<a", ""), ["a", "b"]);
+    }
+
     /// S-045, S-056: later, what descends from a known shard is read from its first record, over several generations.
     #[test]
     fn descendants_of_known_shards_start_at_their_first_record() {
@@ -276,14 +314,23 @@ mod tests {
         assert_eq!(planned("a! lost! b<a+lost", "a", &LATEST), expected, "merged with a known one");
     }
 
+    #[test]
+    fn the_test_of_unseen_shards_can_fail() {
+        mutant::switch(Some(Mutant::ClosedUnseen));
+        let failed =
+            std::panic::catch_unwind(shards_that_were_closed_unseen_are_read_from_the_anchor).is_err();
+        mutant::switch(None);
+        assert!(failed);
+    }
+
     /// What known shards descend from was closed before the start, even if the listing misses those between.
     #[test]
     fn shards_before_known_ones_are_past() {
         let nothing = Vec::<Vec<String>>::new();
-        assert_eq!(planned("older! old!<older a<old", "a", &LATEST), nothing);
+        assert_eq!(planned("older! old<older! a<old", "a", &LATEST), nothing);
         let mut known = rows("a");
         known.get_mut(&key("a")).unwrap().parents = vec![ShardId::new("old").unwrap()];
-        let leases = plan(&key("x"), &shards("older! old!<older"), &known, &LATEST);
+        let leases = plan(&key("x"), &shards("older! old<older!"), &known, &LATEST);
         assert_eq!(leases, Vec::<Vec<Lease>>::new());
     }
 

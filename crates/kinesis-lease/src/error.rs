@@ -6,7 +6,7 @@ use kinesis_core::Checkpoint;
 use kinesis_core::directory::DirectoryError;
 use kinesis_core::lease::StoreError;
 
-use crate::ConfigError;
+use crate::{ConfigError, Coordination, RegimeSighting};
 
 /// Why a coordinator could not start.
 #[derive(Debug, thiserror::Error)]
@@ -54,6 +54,19 @@ pub enum StartError {
         /// A lease that the other one holds.
         key: Box<kinesis_core::lease::LeaseKey>,
     },
+    /// The setting `coordination` contradicts what is in the table.
+    #[error("coordination = {setting} does not go together with the lease table: {found}")]
+    #[non_exhaustive]
+    Coordination {
+        /// The setting.
+        setting: Coordination,
+        /// What was found in the table, and what to do.
+        found: String,
+    },
+    /// Workers of the KCL 3.x assign the leases of the table: a leader there gives each worker its part, and a worker that
+    /// takes its own does not go together with it.
+    #[error("{0}; use another application name or table, or roll the KCL back to 2.x")]
+    Regime(RegimeSighting),
     /// The thread of the lease task could not be made.
     #[error("the lease thread cannot be started")]
     Thread(#[source] std::io::Error),
@@ -67,7 +80,12 @@ impl StartError {
             Self::Store { source, .. } => source.is_retryable(),
             Self::Directory(error) => error.is_retryable(),
             Self::NotReadable(_) => true,
-            Self::Config(_) | Self::OtherStream { .. } | Self::Namesake { .. } | Self::Thread(_) => false,
+            Self::Config(_)
+            | Self::OtherStream { .. }
+            | Self::Namesake { .. }
+            | Self::Coordination { .. }
+            | Self::Regime(_)
+            | Self::Thread(_) => false,
         }
     }
 }

@@ -8,7 +8,7 @@ use kinesis_core::directory::DirectoryError;
 use kinesis_core::lease::{LeaseKey, StoreError, TenureToken};
 use kinesis_core::{Checkpoint, HashKeyRange, WorkerId};
 
-use crate::Tenure;
+use crate::{RegimeSighting, Tenure};
 
 /// Something that the consumer has to act upon, or should know.
 #[derive(Debug)]
@@ -38,6 +38,10 @@ pub enum LeaseEvent {
         /// Why.
         reason: LossReason,
     },
+    /// Workers of the KCL 3.x have begun to assign the leases of the table: finish the work, store the last checkpoints
+    /// and shut the coordinator down, because two ways to share leases do not go together. Nothing is taken any more, and
+    /// what is held stays ours until then. Sent once.
+    RegimeChanged(RegimeSighting),
     /// Something is wrong, and the coordinator goes on. Old warnings make room for new ones when nobody reads them.
     Warning(LeaseWarning),
 }
@@ -111,6 +115,27 @@ pub enum LeaseWarning {
         /// A lease that the other one holds.
         key: LeaseKey,
     },
+    /// A worker of the KCL holds a lease, but this worker shares leases natively: it takes nothing from the other, which
+    /// takes from us. Restart with `coordination = kcl_compatible` (or without the setting) to share with it. Told once.
+    #[error(
+        "the KCL's worker {worker} holds {key}, but this worker runs with coordination = native and takes \
+             nothing from it"
+    )]
+    #[non_exhaustive]
+    KclWorker {
+        /// The other worker.
+        worker: WorkerId,
+        /// A lease that it holds.
+        key: LeaseKey,
+    },
+    /// The table shows that workers of the KCL 3.x are about to take over, or may have: see [`Regime`](crate::Regime).
+    /// When they do, [`LeaseEvent::RegimeChanged`] follows.
+    #[error("{0}")]
+    Regime(RegimeSighting),
+    /// The table could not be looked at for traces of the KCL 3.x, or the metrics row could not be written; it is tried
+    /// again at the next look.
+    #[error("who assigns the leases of the table cannot be seen")]
+    RegimeUnseen(#[source] Arc<StoreError>),
     /// The service does not have the shard any more, but it was not finished: records that expired before they were
     /// read are lost. Its lease was closed so that its children can be read.
     #[error("shard {key} is gone, finished up to {checkpoint} only")]

@@ -21,6 +21,7 @@ pub mod ops;
 #[cfg(feature = "postgres")]
 #[cfg_attr(docsrs, doc(cfg(feature = "postgres")))]
 mod postgres;
+mod regime;
 #[cfg(any(test, feature = "sim"))]
 #[doc(hidden)]
 pub mod sim;
@@ -30,7 +31,7 @@ mod source;
 mod sqlite;
 
 pub use admin::{AdminPlan, AdminResult, LeaseAdmin, LeaseEntry, Listing, PlannedChange, ResetTo, Selection};
-pub use config::{HeartbeatMode, LeaseConfig};
+pub use config::{Coordination, HeartbeatMode, LeaseConfig};
 pub use coordinator::{Coordinator, CoordinatorBuilder, DEFAULT_LATEST_MARGIN, LeaseEvents, Tenure};
 #[cfg(feature = "dynamodb")]
 pub use dynamodb::{
@@ -45,6 +46,7 @@ pub use kinesis_core::lease::*;
 pub use memory::MemoryStore;
 #[cfg(feature = "postgres")]
 pub use postgres::{CheckpointInError, Pooler, PostgresStore, PostgresStoreBuilder};
+pub use regime::{Regime, RegimeProbe, RegimeSighting, TableTenants};
 pub use source::LeaseStoreSource;
 #[cfg(feature = "sqlite")]
 pub use sqlite::{Durability, SqliteStore, SqliteStoreBuilder};

@@ -11,6 +11,7 @@
 //! | [`release`], hand-over | counter and token of the tenure | owners as read (assign by the old owner) |
 //! | [`request`] | owner as read, no hand-over | owner as read, no hand-over |
 //! | [`withdraw`] | both owners as written by the request | (no such write) |
+//! | [`forget_request`] | both owners as read | (no such write) |
 //! | [`decline`] | owner and counter as read | owner as read (evict) |
 //! | [`end`] | counter and token of the tenure | counter as read |
 //! | [`close_gone`] | owner and counter as read | (deletes the row) |
@@ -145,6 +146,13 @@ pub fn withdraw(row: &Lease) -> LeaseWrite {
     let guard = Guard::Owners { owner: row.owner.clone(), checkpoint_owner: row.checkpoint_owner.clone() };
     let fields = vec![FieldWrite::Owner(row.checkpoint_owner.clone()), FieldWrite::CheckpointOwner(None)];
     update(&row.key, guard, fields)
+}
+
+/// Removes what a hand-over by us has left in a lease that somebody took who does not know of hand-overs.
+#[must_use]
+pub fn forget_request(row: &Lease) -> LeaseWrite {
+    let guard = Guard::Owners { owner: row.owner.clone(), checkpoint_owner: row.checkpoint_owner.clone() };
+    update(&row.key, guard, vec![FieldWrite::CheckpointOwner(None)])
 }
 
 /// Gives back a lease that was handed over to us and that we do not want any more.

@@ -1,6 +1,6 @@
 //! How the coordinator gets its store.
 
-use std::any::TypeId;
+use std::any::{Any, TypeId};
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -8,8 +8,16 @@ use std::sync::Arc;
 
 use kinesis_core::lease::{LeaseStore, StoreError};
 
-type Opened = Result<Arc<dyn LeaseStore>, StoreError>;
-type Open = dyn Fn() -> Pin<Box<dyn Future<Output = Opened> + Send>> + Send + Sync;
+use crate::RegimeProbe;
+
+/// A store, and what looks at its table, where the KCL can use it.
+pub(crate) struct Open {
+    pub(crate) store: Arc<dyn LeaseStore>,
+    pub(crate) probe: Option<Arc<dyn RegimeProbe>>,
+}
+
+type Opened = Result<Open, StoreError>;
+type OpenWith = dyn Fn() -> Pin<Box<dyn Future<Output = Opened> + Send>> + Send + Sync;
 
 /// Where the lease task gets its store from.
 ///
@@ -19,11 +27,12 @@ type Open = dyn Fn() -> Pin<Box<dyn Future<Output = Opened> + Send>> + Send + Sy
 pub struct LeaseStoreSource {
     source: Source,
     transactional: Option<Arc<dyn LeaseStore>>,
+    probe: Option<Arc<dyn RegimeProbe>>,
 }
 
 enum Source {
     Shared(Arc<dyn LeaseStore>),
-    Factory(Box<Open>),
+    Factory(Box<OpenWith>),
 }
 
 impl LeaseStoreSource {
@@ -36,10 +45,21 @@ impl LeaseStoreSource {
     {
         let open = move || {
             let opening = open();
-            let opened = async move { Ok(Arc::new(opening.await?) as Arc<dyn LeaseStore>) };
+            let opened = async move {
+                let store = opening.await?;
+                Ok(Open { probe: probe_of(&store), store: Arc::new(store) })
+            };
             Box::pin(opened) as Pin<Box<dyn Future<Output = Opened> + Send>>
         };
-        Self { source: Source::Factory(Box::new(open)), transactional: None }
+        Self { source: Source::Factory(Box::new(open)), transactional: None, probe: None }
+    }
+
+    /// Looks at the table with this: for a store that wraps a `DynamoDbStore`, or an `Arc<dyn LeaseStore>` that is one.
+    /// A `DynamoDbStore` itself needs no such call.
+    #[must_use]
+    pub fn regime_probe(mut self, probe: impl RegimeProbe) -> Self {
+        self.probe = Some(Arc::new(probe));
+        self
     }
 
     /// The store, where it is one whose checkpoints can be moved inside of a user's own transaction: a `PostgresStore`
@@ -50,19 +70,37 @@ impl LeaseStoreSource {
     }
 
     pub(crate) async fn open(self) -> Opened {
-        match self.source {
-            Source::Shared(store) => Ok(store),
-            Source::Factory(open) => open().await,
-        }
+        let opened = match self.source {
+            Source::Shared(store) => Open { store, probe: None },
+            Source::Factory(open) => open().await?,
+        };
+        Ok(Open { probe: self.probe.or(opened.probe), ..opened })
     }
 }
 
 impl<S: LeaseStore> From<S> for LeaseStoreSource {
     fn from(store: S) -> Self {
+        let probe = probe_of(&store);
         let store: Arc<dyn LeaseStore> = Arc::new(store);
         let transactional = is_transactional::<S>().then(|| Arc::clone(&store));
-        Self { source: Source::Shared(store), transactional }
+        Self { source: Source::Shared(store), transactional, probe }
     }
+}
+
+/// The probe of a store of ours whose tables the KCL can use.
+fn probe_of<S: 'static>(store: &S) -> Option<Arc<dyn RegimeProbe>> {
+    let store: &dyn Any = store;
+    #[cfg(feature = "dynamodb")]
+    {
+        use crate::DynamoDbStore;
+        let shared = || store.downcast_ref::<Arc<DynamoDbStore>>().map(|store| (**store).clone());
+        if let Some(store) = store.downcast_ref::<DynamoDbStore>().cloned().or_else(shared) {
+            return Some(Arc::new(store));
+        }
+    }
+    // Our other stores, and those that are erased or not ours.
+    let _ = store;
+    None
 }
 
 fn is_transactional<S: 'static>() -> bool {

@@ -23,6 +23,9 @@ fn defaults_are_the_documented_ones() {
     assert_eq!(config.call_timeout(), Duration::from_secs(2));
     assert_eq!(config.belief(), Duration::from_secs(9));
     assert_eq!(config.max_leases, None);
+    assert_eq!((config.coordination, config.max_leases_to_steal), (None, 1));
+    assert_eq!(config.steal_interval(), Duration::from_secs(20));
+    assert_eq!((config.regime_interval, config.publish_worker_metrics), (Duration::from_secs(30), false));
     assert_eq!(config.validate(), Ok(()));
 }
 
@@ -76,6 +79,8 @@ fn zero_durations_and_limits_are_refused_by_name() {
     assert_eq!(refused(&config().hand_over_timeout(zero)), "hand_over_timeout");
     assert_eq!(refused(&config().store_timeout(zero)), "store_timeout");
     assert_eq!(refused(&config().max_leases(0)), "max_leases");
+    assert_eq!(refused(&config().max_leases_to_steal(0)), "max_leases_to_steal");
+    assert_eq!(refused(&config().regime_interval(zero)), "regime_interval");
 }
 
 #[cfg(feature = "serde")]
@@ -105,8 +110,11 @@ mod file {
 
     #[test]
     fn a_configuration_survives_a_file() {
-        let config = LeaseConfig::default().store_timeout(Duration::from_millis(250));
+        let config = LeaseConfig::default()
+            .store_timeout(Duration::from_millis(250))
+            .coordination(kinesis_lease::Coordination::KclCompatible);
         let text = serde_json::to_string(&config).unwrap();
+        assert!(text.contains(r#""coordination":"kcl_compatible""#), "{text}");
         assert_eq!(serde_json::from_str::<LeaseConfig>(&text).unwrap(), config);
     }
 }
@@ -124,4 +132,14 @@ fn absurdly_long_times_are_refused() {
     assert_eq!(refused(&config().discovery_interval(Duration::MAX)), "discovery_interval");
     assert_eq!(refused(&config().hand_over_timeout(Duration::MAX)), "hand_over_timeout");
     assert_eq!(refused(&config().store_timeout(Duration::MAX)), "store_timeout");
+}
+
+/// Metrics that come too late are those of a worker that is gone.
+#[test]
+fn metrics_are_published_often_enough() {
+    let config = LeaseConfig::default().publish_worker_metrics(true);
+    assert_eq!(config.validate(), Ok(()));
+    assert_eq!(refused(&config.clone().regime_interval(Duration::from_secs(31))), "regime_interval");
+    let config = config.publish_worker_metrics(false);
+    assert_eq!(config.regime_interval(Duration::from_secs(31)).validate(), Ok(()));
 }

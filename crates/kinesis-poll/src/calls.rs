@@ -158,7 +158,7 @@ fn page(output: GetRecordsOutput) -> Result<Page, ServiceFailure> {
         .filter_map(|child| ShardInfo::try_from(child).ok());
     Ok(Page {
         records,
-        next: output.next_shard_iterator.filter(|token| !token.is_empty()),
+        next: output.next_shard_iterator,
         behind: output
             .millis_behind_latest
             .map(|millis| Duration::from_millis(millis.try_into().unwrap_or_default())),

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! Without AWS, `AWS_ENDPOINT_URL_DYNAMODB` names a local DynamoDB, for example that of the example `local-dynamodb`.
-//! With `--kcl` the table has the layout of the Kinesis Client Library's, and workers in Java may share it.
+//! With `--kcl` the table has the layout of the Kinesis Client Library's, and workers in Java share it, whoever is there
+//! first.
 #![allow(clippy::print_stdout, reason = "a program shows its results")]
 
 use anyhow::ensure;
@@ -14,7 +15,9 @@ use clap::Parser;
 use examples::Tally;
 use kinesis_consumer::{BoxError, Consumer, RecordBatch};
 use kinesis_core::{ApplicationName, StreamRef};
-use kinesis_lease::{DynamoDbStore, LeaseStoreSource, NewTable, StoreError, TableLayout};
+use kinesis_lease::{
+    Coordination, DynamoDbStore, LeaseConfig, LeaseStoreSource, NewTable, StoreError, TableLayout,
+};
 
 #[derive(Debug, Clone, Parser)]
 #[command(about = "One of several workers that share the shards of a stream through a DynamoDB table")]
@@ -66,9 +69,14 @@ async fn main() -> anyhow::Result<()> {
 
     let tally = Tally::new();
     let (worker, counted) = (args.worker_id.clone(), tally.clone());
+    let mut lease = LeaseConfig::default();
+    if args.kcl {
+        lease = lease.coordination(Coordination::KclCompatible);
+    }
     let consumer = Consumer::builder(&aws, args.application.as_str(), args.stream.as_str())
         .worker_id(&args.worker_id)
         .lease_store(leases(&args))
+        .lease(lease)
         .for_each_batch(move |batch: RecordBatch| {
             let (worker, tally) = (worker.clone(), counted.clone());
             async move {

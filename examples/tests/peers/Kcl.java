@@ -12,6 +12,7 @@ import software.amazon.awssdk.services.kinesis.KinesisAsyncClient;
 import software.amazon.kinesis.common.ConfigsBuilder;
 import software.amazon.kinesis.common.InitialPositionInStream;
 import software.amazon.kinesis.common.InitialPositionInStreamExtended;
+import software.amazon.kinesis.coordinator.CoordinatorConfig;
 import software.amazon.kinesis.coordinator.Scheduler;
 import software.amazon.kinesis.lifecycle.events.InitializationInput;
 import software.amazon.kinesis.lifecycle.events.LeaseLostInput;
@@ -22,7 +23,7 @@ import software.amazon.kinesis.metrics.MetricsLevel;
 import software.amazon.kinesis.processor.ShardRecordProcessor;
 import software.amazon.kinesis.retrieval.polling.PollingConfig;
 
-/** A worker of the Kinesis Client Library 2 that says what it does, a line each, and stops when its input ends. */
+/** A worker of the Kinesis Client Library 2 or 3 that says what it does, a line each, and stops when its input ends. */
 public class Kcl {
     static synchronized void say(String line) {
         System.out.println(line);
@@ -76,6 +77,23 @@ public class Kcl {
         }
     }
 
+    /** A setting that only version 3 has. */
+    @SuppressWarnings({"unchecked", "rawtypes"})
+    static void setClientVersion(CoordinatorConfig config, String version) throws Exception {
+        for (java.lang.reflect.Method method : CoordinatorConfig.class.getMethods()) {
+            if (method.getName().equals("clientVersionConfig") && method.getParameterCount() == 1) {
+                Class type = method.getParameterTypes()[0];
+                for (Object value : type.getEnumConstants()) {
+                    if (((Enum) value).name().equals(version)) {
+                        method.invoke(config, value);
+                        return;
+                    }
+                }
+            }
+        }
+        throw new IllegalArgumentException(version);
+    }
+
     public static void main(String[] args) throws Exception {
         URI kinesisUri = URI.create(args[0]);
         URI dynamoUri = URI.create(args[1]);
@@ -95,9 +113,13 @@ public class Kcl {
                 new ConfigsBuilder(stream, application, kinesis, dynamo, metrics, worker, Orders::new);
         InitialPositionInStreamExtended oldest =
                 InitialPositionInStreamExtended.newInitialPosition(InitialPositionInStream.TRIM_HORIZON);
+        CoordinatorConfig coordinator = configs.coordinatorConfig().parentShardPollIntervalMillis(500);
+        if (args.length > 6) {
+            setClientVersion(coordinator, args[6]);
+        }
         Scheduler scheduler = new Scheduler(
                 configs.checkpointConfig(),
-                configs.coordinatorConfig().parentShardPollIntervalMillis(500),
+                coordinator,
                 configs.leaseManagementConfig().failoverTimeMillis(Long.parseLong(args[5]))
                         .shardSyncIntervalMillis(1_000).initialPositionInStream(oldest),
                 configs.lifecycleConfig(),

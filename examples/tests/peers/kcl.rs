@@ -12,11 +12,13 @@ use aws_credential_types::provider::SharedCredentialsProvider;
 use aws_sdk_kinesis::Client;
 use aws_sdk_kinesis::primitives::Blob;
 use aws_smithy_async::rt::sleep::{SharedAsyncSleep, TokioSleep};
-use kinesis_consumer::{BoxError, Consumer, ConsumerConfig, ConsumerHandle, RecordBatch};
+use kinesis_consumer::{BoxError, Consumer, ConsumerConfig, ConsumerError, ConsumerHandle, RecordBatch};
 use kinesis_core::lease::{Lease, LeaseStore as _, ScanRequest};
 use kinesis_core::{ApplicationName, StreamRef, WorkerId};
 use kinesis_kpl::{Aggregator, AggregatorConfig, RecordRef};
-use kinesis_lease::{DynamoDbStore, LeaseConfig, LeaseStoreSource, TableLayout};
+use kinesis_lease::{
+    DynamoDbStore, LeaseConfig, LeaseStoreSource, NewTable, RegimeProbe as _, RegimeSighting, TableLayout,
+};
 use kinesis_testkit::{Server, TestClock, TestKinesis};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
@@ -29,6 +31,8 @@ const LIMIT: Duration = Duration::from_secs(180);
 const EXPIRY: Duration = Duration::from_secs(4);
 
 pub(crate) const SHARDS: usize = 4;
+/// How often Rust looks for version 3 of the KCL.
+const REGIME_INTERVAL: Duration = Duration::from_secs(1);
 const APPLICATION: &str = "orders-app";
 const STREAM: &str = "orders";
 
@@ -71,6 +75,9 @@ pub(crate) struct Fleet {
 }
 
 impl Fleet {
+    /// What the tables are named after.
+    pub(crate) const APPLICATION: &'static str = APPLICATION;
+
     pub(crate) async fn new() -> Self {
         let state = TestKinesis::builder().clock(TestClock::system()).build();
         let server = state.serve(([127, 0, 0, 1], 0)).await.unwrap();
@@ -160,6 +167,11 @@ impl Fleet {
         rows.iter().filter(|row| row.holder().is_some_and(|owner| owner.as_str() == worker)).count()
     }
 
+    /// Who shares out the leases.
+    pub(crate) async fn regime(&self) -> RegimeSighting {
+        self.store.regime().await.unwrap()
+    }
+
     /// The table as text.
     async fn shown(&self) -> String {
         let name = |worker: &Option<WorkerId>| worker.as_ref().map_or("-".to_owned(), ToString::to_string);
@@ -203,7 +215,8 @@ impl Producing {
 fn store(dynamodb: &str) -> DynamoDbStore {
     let layout = TableLayout::kcl_single_stream(StreamRef::new(STREAM).unwrap());
     let application = ApplicationName::new(APPLICATION).unwrap();
-    DynamoDbStore::builder(config(dynamodb), application).layout(layout).build().unwrap()
+    let table = NewTable::on_demand();
+    DynamoDbStore::builder(config(dynamodb), application).layout(layout).create_table(table).build().unwrap()
 }
 
 /// A worker of the KCL in a process of its own.
@@ -214,13 +227,26 @@ pub(crate) struct Java {
 }
 
 impl Java {
+    /// Version 2.
     pub(crate) fn start(fleet: &Fleet, worker: &str) -> Self {
-        let libraries = std::env::var("PEERS_KCL_LIBRARIES").expect("set by `cargo xtask peers`");
+        Self::launch(fleet, worker, "PEERS_KCL_LIBRARIES", &[])
+    }
+
+    /// Version 3, with its `clientVersionConfig`.
+    pub(crate) fn start_version_3(fleet: &Fleet, worker: &str, version: &str) -> Self {
+        Self::launch(fleet, worker, "PEERS_KCL_3_LIBRARIES", &[version])
+    }
+
+    fn launch(fleet: &Fleet, worker: &str, libraries: &str, more: &[&str]) -> Self {
+        let libraries = std::env::var(libraries).expect("set by `cargo xtask peers`");
         let mut child = Command::new("java")
+            // It runs for a minute or two, so the time to start counts.
+            .args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"])
             .args(["-cp", &format!("{libraries}/*")])
             .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/peers/Kcl.java"))
             .args([&fleet.kinesis, &fleet.dynamodb, APPLICATION, STREAM, worker])
             .arg(EXPIRY.as_millis().to_string())
+            .args(more)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true)
@@ -268,14 +294,26 @@ pub(crate) struct Rust {
 }
 
 impl Rust {
+    /// Shares leases as the table needs it.
     pub(crate) fn start(fleet: &Fleet, worker: &str) -> Self {
+        Self::start_with(fleet, worker, |lease| lease)
+    }
+
+    /// With settings of its own.
+    pub(crate) fn start_with(
+        fleet: &Fleet,
+        worker: &str,
+        set: impl FnOnce(LeaseConfig) -> LeaseConfig,
+    ) -> Self {
         let orders = Arc::new(Mutex::new(BTreeSet::new()));
         let (seen, dynamodb) = (Arc::clone(&orders), fleet.dynamodb.clone());
         let mut settings = ConsumerConfig::default();
-        settings.lease = LeaseConfig::default()
+        let lease = LeaseConfig::default()
             .expiry(EXPIRY)
             .heartbeat_interval(EXPIRY / 4)
-            .look_interval(Duration::from_millis(500));
+            .look_interval(Duration::from_millis(500))
+            .regime_interval(REGIME_INTERVAL);
+        settings.lease = set(lease);
         let consumer = Consumer::builder(config(&fleet.kinesis), APPLICATION, STREAM)
             .config(settings)
             .worker_id(worker)
@@ -309,6 +347,12 @@ impl Rust {
             panic!("the worker has ended: {:?}", ended.map_err(|error| kinesis_core::error_chain(&error)));
         }
         true
+    }
+
+    /// Waits until it ends by itself, and says why.
+    pub(crate) async fn ended(&self) -> Arc<ConsumerError> {
+        let ended = tokio::time::timeout(LIMIT, self.handle.finished()).await.expect("it ends by itself");
+        ended.expect_err("nobody has stopped it")
     }
 
     /// Stops it and lets it give its leases back; gives the orders that it has processed.

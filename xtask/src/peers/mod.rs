@@ -10,11 +10,15 @@
 //! - `PEERS_PYTHON`: a Python interpreter that has boto3, aws-kinesis-agg and aiokpl (its codec only).
 //! - `PEERS_NODE_MODULES`: the folder of the npm packages.
 //! - `PEERS_JAVA_LIBRARIES`: the folder of the Java packages.
-//! - `PEERS_KCL_LIBRARIES`: the folder of the Kinesis Client Library 2 and what it needs.
+//! - `PEERS_KCL_LIBRARIES`, `PEERS_KCL_3_LIBRARIES`: the folders of the Kinesis Client Library 2 and 3 and what each
+//!   needs.
 //! - `PEERS_GO`: the `go` command. Go's packages are pinned beside the programs that use them.
 
 mod install;
 mod servers;
+
+use std::path::Path;
+use std::process::Command;
 
 use anyhow::{Result, bail};
 
@@ -26,8 +30,9 @@ use crate::machine::{self, direct_loopback};
 use crate::workspace::Workspace;
 use crate::{annotations, args, cargo_test, services};
 
-/// The list of the Kinesis Client Library 2.
-const KCL: &str = "kcl-2.xml";
+/// The versions of the Kinesis Client Library: variable, list and folder of each.
+const KCL: [(&str, &str, &str); 2] =
+    [("PEERS_KCL_LIBRARIES", "kcl-2.xml", "kcl-2"), ("PEERS_KCL_3_LIBRARIES", "kcl-3.xml", "kcl-3")];
 
 /// The test target of `interop-kcl`.
 const INTEROP: &str = "peers_kcl";
@@ -36,10 +41,18 @@ const INTEROP: &str = "peers_kcl";
 pub(crate) fn interop_kcl(workspace: &Workspace, args: &[String]) -> Result<()> {
     args::none(args)?;
     let folder = folder(workspace)?;
-    let kcl = install::install_java_packages(workspace, &folder, KCL, "kcl-2")?;
     let mut cargo = cargo_test::everything(workspace.root());
-    cargo.args(["--test", INTEROP, "--", "--ignored"]).env("PEERS_KCL_LIBRARIES", kcl);
+    cargo.args(["--test", INTEROP, "--", "--ignored"]);
+    install_kcl(workspace, &folder, &mut cargo)?;
     cargo_test::run(direct_loopback(&mut cargo))?.show();
+    Ok(())
+}
+
+/// Installs each version of the Kinesis Client Library and tells the tests where.
+fn install_kcl(workspace: &Workspace, folder: &Path, cargo: &mut Command) -> Result<()> {
+    for (variable, list, name) in KCL {
+        cargo.env(variable, install::install_java_packages(workspace, folder, list, name)?);
+    }
     Ok(())
 }
 
@@ -52,7 +65,6 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
     machine::ensure(&[&machine::C_COMPILER, &machine::COMPRESSORS, &machine::GO])?;
     let folder = install(workspace)?;
     let java = install::install_java_packages(workspace, &folder, "pom.xml", "java")?;
-    let kcl = install::install_java_packages(workspace, &folder, KCL, "kcl-2")?;
     let ministack = install::install_ministack(workspace, &folder)?;
 
     // The servers are stopped when these go out of scope, however the tests end.
@@ -69,7 +81,7 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
     cargo.env("PEERS_PYTHON", folder.join("venv/bin/python"));
     cargo.env("PEERS_NODE_MODULES", folder.join("node_modules"));
     cargo.env("PEERS_JAVA_LIBRARIES", java);
-    cargo.env("PEERS_KCL_LIBRARIES", kcl);
+    install_kcl(workspace, &folder, &mut cargo)?;
     cargo.env("PEERS_GO", "go");
     let totals = cargo_test::run(direct_loopback(&mut cargo))?;
     totals.show();

@@ -143,7 +143,10 @@ impl ShardTask {
                     Err(ending) => ending,
                 }),
                 Ok(event) => {
-                    reopen.reset();
+                    // Not with every event: a reader may say that it does not get on before it fails.
+                    if matches!(event, SourceEvent::Progress { .. }) {
+                        reopen.reset();
+                    }
                     self.note(&event);
                     None
                 }

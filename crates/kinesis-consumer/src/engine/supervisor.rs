@@ -71,7 +71,8 @@ impl Supervisor {
         }
     }
 
-    /// Runs until a stop is asked for, a handler says so, or the coordinator ends.
+    /// Runs until a stop is asked for, a handler says so, the leases are shared out in another way, or the coordinator
+    /// ends.
     pub(crate) async fn run(
         mut self,
         mut stop: watch::Receiver<StopRequest>,
@@ -83,6 +84,7 @@ impl Supervisor {
                 biased;
                 () = asked(&mut stop) => break None,
                 event = self.events.next() => match event {
+                    Some(LeaseEvent::RegimeChanged(found)) => break Some(ConsumerError::RegimeChanged(found)),
                     Some(event) => self.on_event(event),
                     None => break Some(ConsumerError::coordinator_ended("its task is gone")),
                 },

@@ -153,6 +153,51 @@ async fn a_permission_that_goes_away_is_a_fall_back_too() {
     assert_eq!((heard.payloads, heard.story), (numbers(6..9), vec!["degraded"]));
 }
 
+/// A permission that comes and goes under traffic: each change of the way goes on behind the last record.
+#[tokio::test(start_paused = true)]
+async fn going_back_and_forth_under_traffic_loses_and_repeats_nothing() {
+    const RECORDS: u32 = 1_000;
+    let kinesis = service(TestKinesis::builder().subscription_life(50 * SECOND));
+    let mut reader = reader(&kinesis, StartPosition::TrimHorizon);
+    let writer = async {
+        for n in 0..RECORDS {
+            put(&kinesis, n..n + 1);
+            tokio::time::sleep(SECOND).await;
+        }
+    };
+    let weather = async {
+        for _ in 0..3 {
+            tokio::time::sleep(150 * SECOND).await;
+            let rule = kinesis.faults().on(Operation::SubscribeToShard).always();
+            rule.during(200 * SECOND).inject(Fault::AccessDenied);
+            tokio::time::sleep(200 * SECOND).await;
+        }
+    };
+    let (heard, (), ()) = tokio::join!(read_for(&mut reader, 1_150 * SECOND), writer, weather);
+    assert_eq!(heard.payloads, numbers(0..RECORDS));
+    assert_eq!(heard.story, ["degraded", "recovered"].repeat(3));
+}
+
+/// F-26: where neither way is allowed, the shard is tried at growing delays, whatever the readers said before they failed,
+/// and is read when a permission comes.
+#[tokio::test(start_paused = true)]
+async fn where_nothing_is_allowed_the_delays_grow() {
+    let world = World::new(1);
+    for operation in [Operation::DescribeStreamConsumer, Operation::GetShardIterator] {
+        world.kinesis.faults().on(operation).always().inject(Fault::AccessDenied);
+    }
+    world.put(0, 10, 1);
+    let journal = Journal::default();
+    let consumer = world.consumer("w1").enhanced_fan_out("billing").read_mode(ReadMode::EnhancedFanOutOrPoll);
+    let handle = consumer.for_each(journal.handler("w1")).build().unwrap().spawn();
+    tokio::time::sleep(600 * SECOND).await;
+    let calls = world.kinesis.calls(Operation::GetShardIterator);
+    assert!((10..=20).contains(&calls), "{calls}");
+    world.kinesis.faults().clear();
+    journal.until_distinct(10).await;
+    assert!(stop(&handle).await.is_clean());
+}
+
 /// A consumer that takes long to become active is not waited for: the shard is polled meanwhile.
 #[tokio::test(start_paused = true)]
 async fn a_slow_activation_is_bridged_by_polling() {

@@ -21,6 +21,8 @@ mod lifecycle;
 #[cfg(test)]
 mod quiet;
 #[cfg(test)]
+mod regime;
+#[cfg(test)]
 mod reshard;
 #[cfg(test)]
 mod settings;
@@ -32,6 +34,9 @@ mod shelf;
 mod shutdown;
 #[cfg(test)]
 mod sources;
+#[cfg(test)]
+#[cfg(all(feature = "default-https-client", feature = "efo"))]
+mod steal;
 #[cfg(test)]
 #[cfg(all(feature = "gzip", feature = "kpl", feature = "zstd"))]
 mod wire;

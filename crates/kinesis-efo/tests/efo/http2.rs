@@ -10,10 +10,11 @@ use aws_smithy_http_client::tls::rustls_provider::CryptoMode;
 use aws_smithy_http_client::tls::{Provider, TlsContext, TrustStore};
 use kinesis_core::StartPosition;
 use kinesis_core::aws::{ClientSource, Purpose};
+use kinesis_core::metrics::Recorder;
 use kinesis_core::source::{OpenShard, ShardReader, SourceEvent};
 use kinesis_efo::{EfoConfig, EfoReader, EfoSource};
 use kinesis_testkit::{
-    Builder, Operation, Outcome, Rule, ServeOptions, Server, TestClock, TestKinesis, scenarios,
+    Builder, Fault, Operation, Outcome, Rule, ServeOptions, Server, TestClock, TestKinesis, scenarios,
 };
 
 const LOOPBACK: ([u8; 4], u16) = ([127, 0, 0, 1], 0);
@@ -30,12 +31,17 @@ async fn served(builder: Builder, options: ServeOptions, shards: usize) -> (Test
 
 /// A client with connections of its own.
 fn client(kinesis: &TestKinesis, server: &Server) -> Client {
-    let trust = TrustStore::empty().with_pem_certificate(server.certificate_pem().unwrap());
-    let context = TlsContext::builder().with_trust_store(trust).build().unwrap();
-    let http = aws_smithy_http_client::Builder::new()
-        .tls_provider(Provider::Rustls(CryptoMode::AwsLc))
-        .tls_context(context)
-        .build_https();
+    let http = match server.certificate_pem() {
+        Some(certificate) => {
+            let trust = TrustStore::empty().with_pem_certificate(certificate);
+            let context = TlsContext::builder().with_trust_store(trust).build().unwrap();
+            aws_smithy_http_client::Builder::new()
+                .tls_provider(Provider::Rustls(CryptoMode::AwsLc))
+                .tls_context(context)
+                .build_https()
+        }
+        None => aws_smithy_http_client::Builder::new().build_http(),
+    };
     let config = aws_sdk_kinesis::config::Builder::from(&kinesis.sdk_config());
     Client::from_conf(config.http_client(http).endpoint_url(server.url()).build())
 }
@@ -159,19 +165,20 @@ async fn the_server_sees_that_a_reader_closed() {
 }
 
 /// S-246: two workers that take a shard from each other a hundred times over sockets, with the window in which the
-/// service refuses a take-over and subscriptions that end early: no record is lost, and what was stored does not come
-/// again.
+/// service refuses a take-over and subscriptions that end early: no record is lost, what was stored does not come
+/// again, and the old owner hears nothing of what is written once the new one has the shard.
 #[tokio::test]
 async fn a_hundred_take_overs_lose_nothing() {
     const TAKE_OVERS: u32 = 100;
     const RECORDS: u32 = 5;
+    let number = |data: &[u8]| std::str::from_utf8(data).unwrap().parse::<u32>().unwrap();
     let (kinesis, server) = served(TestKinesis::builder(), ServeOptions::new().tls(), 1).await;
     // Each worker has connections of its own.
     let workers = [clients(&kinesis, &server).0, clients(&kinesis, &server).0];
     let mut stored = StartPosition::TrimHorizon;
     let mut seen: Vec<u32> = Vec::new();
     let mut old: Option<EfoReader> = None;
-    let (mut met, mut cut) = (0, 0);
+    let (mut met, mut cut, mut shared) = (0, 0, 0);
     for turn in 0..TAKE_OVERS {
         let before = subscribes(&kinesis).len();
         let meets_the_window = turn % 10 == 9;
@@ -193,7 +200,6 @@ async fn a_hundred_take_overs_lose_nothing() {
             let mut records: Vec<u32> = Vec::new();
             while records.last() != Some(&(first + RECORDS - 1)) {
                 let SourceEvent::Records(batch) = new.next().await.unwrap() else { continue };
-                let number = |data: &[u8]| std::str::from_utf8(data).unwrap().parse::<u32>().unwrap();
                 records.extend(batch.records.iter().map(|record| number(&record.data)));
                 let sequence = batch.records.last().unwrap().sequence.clone();
                 stored = StartPosition::AfterSequenceNumber { sequence };
@@ -220,14 +226,22 @@ async fn a_hundred_take_overs_lose_nothing() {
         assert_eq!(records, (first..first + RECORDS).collect::<Vec<_>>(), "turn {turn}");
         met += usize::from(refused_since(&kinesis, before) > 0);
         seen.extend(records);
-        // The old owner learns that it lost the shard, and what it still reads is not stored.
-        if let Some(old) = old.replace(new) {
+        // The old owner heard of what was written before it lost the shard, and of nothing since.
+        if let Some(mut old) = old.replace(new) {
+            let mut late = Vec::new();
+            while let Ok(event) = tokio::time::timeout(20 * MS, old.next()).await {
+                let SourceEvent::Records(batch) = event.unwrap() else { continue };
+                late.extend(batch.records.iter().map(|record| number(&record.data)));
+            }
+            assert!(late.iter().all(|late| (first..first + RECORDS - 1).contains(late)), "{turn}: {late:?}");
+            shared += late.len();
             Box::new(old).close().await;
         }
     }
     assert_eq!(seen, (0..TAKE_OVERS * RECORDS).collect::<Vec<_>>());
     // On a slow machine a turn may take longer than the window.
     assert!(met > 0 && cut == 2, "the window was met in {met} turns");
+    assert!(shared > 0, "both read for a while");
     drop(old);
     server.shutdown().await;
 }
@@ -267,4 +281,69 @@ async fn short_lives_over_sockets_lose_and_repeat_nothing() {
     assert_eq!(heard.payloads, expected(0..heard.payloads.len() as u32));
     drop(reader);
     server.shutdown().await;
+}
+
+/// Reads `count` records of every shard while they are written, one every 20 ms into each.
+async fn read_while_written(kinesis: &TestKinesis, source: &EfoSource, count: u32) -> Vec<Heard> {
+    let views = kinesis.shards(STREAM).unwrap();
+    let writer = async {
+        for n in 0..count {
+            for view in &views {
+                kinesis.put_at(STREAM, view.starting_hash_key, "key", n.to_string()).unwrap();
+            }
+            tokio::time::sleep(20 * MS).await;
+        }
+    };
+    let mut readers: Vec<_> = (0..views.len())
+        .map(|number| source.reader(OpenShard::new(shard(number), StartPosition::TrimHorizon)))
+        .collect();
+    let reading =
+        futures_util::future::join_all(readers.iter_mut().map(|reader| read(reader, count as usize)));
+    let (heard, ()) = tokio::time::timeout(HANG, async { tokio::join!(reading, writer) }).await.unwrap();
+    heard
+}
+
+/// F-24: connections that are retired under open subscriptions, and requests that are refused unread: open subscriptions
+/// go on to their end, the next ones use fresh connections, and nothing is lost, repeated or reported.
+#[tokio::test]
+async fn retired_connections_and_refused_requests_lose_nothing() {
+    const RECORDS: u32 = 200;
+    let builder = TestKinesis::builder().without(Rule::SubscribeInUse).subscription_life(SECOND);
+    let (kinesis, server) = served(builder, ServeOptions::new().tls(), 8).await;
+    let faults = kinesis.faults();
+    faults.on(Operation::SubscribeToShard).every(5).always().inject(Fault::RetireConnection);
+    faults.on(Operation::SubscribeToShard).every(6).always().inject(Fault::RefuseStream);
+    let client = client(&kinesis, &server);
+    let recorder = Recorder::new();
+    let source = EfoSource::new(&client, eager()).unwrap().metrics(Arc::new(recorder.clone()));
+    for heard in read_while_written(&kinesis, &source, RECORDS).await {
+        assert_eq!(heard.payloads, expected(0..RECORDS));
+        assert!(heard.others.is_empty(), "{heard:?}");
+    }
+    let calls = subscribes(&kinesis);
+    let refused = calls.iter().filter(|call| call.outcome == Outcome::Disconnected).count();
+    assert!(calls.len() >= 24 && refused >= 3, "{} calls, {refused} of them refused", calls.len());
+    assert_eq!(recorder.total("efo_stream_errors_total"), 0, "a retired connection carries on what it took");
+    server.shutdown().await;
+}
+
+/// F-24: connections that are reset while nothing is open on them, over HTTP/1.1 and over TLS: the next subscription uses
+/// a fresh one.
+#[tokio::test]
+async fn idle_connections_that_are_reset_lose_nothing() {
+    for options in [ServeOptions::new(), ServeOptions::new().tls()] {
+        let builder = TestKinesis::builder().without(Rule::SubscribeInUse).subscription_life(100 * MS);
+        let (kinesis, server) = served(builder, options.idle_timeout(300 * MS), 1).await;
+        let source = EfoSource::new(&client(&kinesis, &server), eager()).unwrap();
+        let mut reader = source.reader(OpenShard::new(shard(0), StartPosition::TrimHorizon));
+        for n in 0..3 {
+            put(&kinesis, n..n + 1);
+            let heard = tokio::time::timeout(HANG, read(&mut reader, 1)).await.unwrap();
+            assert_eq!((heard.payloads, heard.others.len()), (expected(n..n + 1), 0));
+            tokio::time::sleep(500 * MS).await;
+        }
+        assert!(kinesis.calls(Operation::SubscribeToShard) >= 3);
+        Box::new(reader).close().await;
+        server.shutdown().await;
+    }
 }

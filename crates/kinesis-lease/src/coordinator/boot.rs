@@ -16,11 +16,13 @@ use super::events::EventSender;
 use super::hints;
 use super::listing::Directory;
 use super::namesake;
+use super::regime::{self, RegimeWatch};
 use super::task::LeaseTask;
 use crate::discovery::Start;
 use crate::identity::StreamIdentity;
 use crate::machine::Machine;
-use crate::{ConfigError, LeaseConfig, LeaseStoreSource, StartError};
+use crate::source::Open;
+use crate::{ConfigError, Coordination, LeaseConfig, LeaseStoreSource, StartError};
 
 /// What the lease task is made of before it has a store.
 pub(super) struct Parts {
@@ -78,24 +80,40 @@ impl Boot {
     pub(super) async fn run(self, source: LeaseStoreSource) {
         let Self { mut parts, ready, found, started } = self;
         let opened = match source.open().await {
-            Ok(store) => {
-                let (application, stream) = (parts.application.clone(), parts.stream.clone());
-                let calls = Calls { store, application, stream, timeout: parts.config.call_timeout() };
-                calls.setup().await.map(|()| calls).map_err(|error| ("setup", error))
+            Ok(Open { store, probe }) => {
+                let calls = Calls {
+                    store,
+                    application: parts.application.clone(),
+                    stream: parts.stream.clone(),
+                    timeout: parts.config.call_timeout(),
+                    coordination: Coordination::Native,
+                };
+                calls.setup().await.map(|()| (calls, probe)).map_err(|error| ("setup", error))
             }
             Err(error) => Err(("open", Arc::new(error))),
         };
-        let calls = match opened {
-            Ok(calls) => calls,
+        let (mut calls, probe) = match opened {
+            Ok(opened) => opened,
             Err(failure) => return drop(ready.send(Err(start_error(failure)))),
         };
         parts.machine.look_at_all_rows_each(parts.config.all_rows_interval(calls.store.profile().scan_cost));
         drop(ready.send(Ok(())));
         let Ok(found) = found.await else { return };
+        let mut regime = match regime::look_around(&parts, &calls, probe).await {
+            Ok((coordination, regime)) => {
+                calls.coordination = coordination;
+                parts.machine.coordinate(coordination);
+                regime
+            }
+            Err(error) => return drop(started.send(Err(error))),
+        };
         if let Err(error) = prepare(&mut parts, &calls, &found).await {
             return drop(started.send(Err(error)));
         }
         drop(started.send(Ok(())));
+        regime.as_mut().into_iter().flat_map(RegimeWatch::first_warnings).for_each(|warning| {
+            super::task::warn(&parts.events, warning);
+        });
         let Parts {
             machine,
             config,
@@ -125,6 +143,7 @@ impl Boot {
             discover,
             lost,
             cancelled,
+            regime,
         };
         Box::pin(task.run()).await;
     }

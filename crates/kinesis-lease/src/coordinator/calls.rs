@@ -1,5 +1,6 @@
 //! Calls to the store: each with a time limit, none waiting for another.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use tokio::time::Instant;
 use crate::discovery::{self, Start};
 use crate::identity::StreamIdentity;
 use crate::machine::{Found, Look};
-use crate::ops;
+use crate::{Coordination, RegimeProbe, TableTenants, ops};
 
 /// The most leases made by one call.
 const CREATE_BATCH: usize = 100;
@@ -30,6 +31,8 @@ pub(super) struct Calls {
     pub(super) application: ApplicationName,
     pub(super) stream: StreamRef,
     pub(super) timeout: Duration,
+    /// How leases are shared; known once the table was looked at.
+    pub(super) coordination: Coordination,
 }
 
 /// What a discovery found.
@@ -39,7 +42,7 @@ pub(super) struct Discovery {
     pub(super) found: Found,
 }
 
-async fn limited<T>(
+pub(super) async fn limited<T>(
     limit: Duration,
     call: impl Future<Output = Result<T, StoreError>> + Send,
 ) -> Result<T, Failure> {
@@ -91,6 +94,21 @@ impl Calls {
         }
     }
 
+    /// Whether the KCL uses the table, tried a few times.
+    pub(super) async fn tenants(
+        &self,
+        probe: &Arc<dyn RegimeProbe>,
+        seed: u64,
+    ) -> Result<TableTenants, (&'static str, Failure)> {
+        let mut backoff = backoff(seed);
+        loop {
+            match limited(self.store.profile().setup_timeout, probe.tenants()).await {
+                Ok(tenants) => return Ok(tenants),
+                Err(error) => pause(&mut backoff, "scan", error).await?,
+            }
+        }
+    }
+
     /// All rows of our stream, tried a few times.
     pub(super) async fn look_surely(&self, seed: u64) -> Result<Look, (&'static str, Failure)> {
         let mut backoff = backoff(seed);
@@ -130,7 +148,11 @@ impl Calls {
             return Ok(Discovery { made: 0, found: Found::default() });
         };
         let mut made = 0;
-        let mut planned = discovery::plan(&template, shards, &rows, start);
+        let missing = match self.coordination {
+            Coordination::Native => Cow::Borrowed(shards),
+            Coordination::KclCompatible => discovery::without_followed(shards, &rows).into(),
+        };
+        let mut planned = discovery::plan(&template, &missing, &rows, start);
         planned.iter_mut().flatten().for_each(|lease| identity.mark(lease));
         for generation in &planned {
             let writes: Vec<LeaseWrite> = generation.iter().cloned().map(ops::create).collect();

@@ -89,7 +89,7 @@ impl EventSender {
                 }
             }
             LeaseEvent::Warning(_) => queue.make_room_for_warning(),
-            LeaseEvent::Acquired(_) | LeaseEvent::HandOver { .. } => {}
+            LeaseEvent::Acquired(_) | LeaseEvent::HandOver { .. } | LeaseEvent::RegimeChanged(_) => {}
         }
         queue.events.push_back(event);
         drop(queue);

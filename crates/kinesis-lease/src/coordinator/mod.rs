@@ -8,6 +8,7 @@ mod events;
 mod hints;
 mod listing;
 mod namesake;
+mod regime;
 mod task;
 mod tenure;
 mod worker;

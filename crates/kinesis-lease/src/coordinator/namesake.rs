@@ -10,12 +10,16 @@ use tokio::time::sleep;
 use super::boot::{Stage, start_error};
 use super::calls::Calls;
 use crate::machine::Look;
-use crate::{LeaseConfig, StartError};
+use crate::{Coordination, LeaseConfig, StartError};
 
-fn held_under<'a>(name: &'a WorkerId, look: &'a Look) -> impl Iterator<Item = &'a Lease> {
-    look.rows
-        .iter()
-        .filter(move |row| row.holder() == Some(name) && row.token.is_some() && !row.is_finished())
+/// Beside workers of the KCL a row without a token may be that of a live one, too.
+fn held_under<'a>(
+    name: &'a WorkerId,
+    look: &'a Look,
+    coordination: Coordination,
+) -> impl Iterator<Item = &'a Lease> {
+    let counts = move |row: &Lease| row.token.is_some() || coordination == Coordination::KclCompatible;
+    look.rows.iter().filter(move |row| row.holder() == Some(name) && counts(row) && !row.is_finished())
 }
 
 /// Watches the leases that are held under our name for one expiry. Those that stand still are our predecessor's, and
@@ -31,7 +35,7 @@ pub(super) async fn watch(
 ) -> Stage<Vec<(Lease, Instant)>> {
     let began = first.started;
     let mut still: BTreeMap<LeaseKey, Lease> =
-        held_under(name, first).map(|row| (row.key.clone(), row.clone())).collect();
+        held_under(name, first, calls.coordination).map(|row| (row.key.clone(), row.clone())).collect();
     if !still.is_empty() {
         tracing::info!(worker = %name, leases = still.len(), "leases are held under our name, watching them");
     }
@@ -50,7 +54,8 @@ pub(super) async fn watch(
             }
         };
         failures = 0;
-        let rows: BTreeMap<&LeaseKey, &Lease> = held_under(name, &look).map(|row| (&row.key, row)).collect();
+        let rows: BTreeMap<&LeaseKey, &Lease> =
+            held_under(name, &look, calls.coordination).map(|row| (&row.key, row)).collect();
         // Released or taken by another worker meanwhile.
         still.retain(|key, _| rows.contains_key(key));
         let moved = still.values().find(|row| rows[&row.key].counter != row.counter);

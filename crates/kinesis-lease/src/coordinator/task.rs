@@ -19,10 +19,11 @@ use super::calls::{Calls, Discovery, Failure};
 use super::command::{Command, Reply, Waiting};
 use super::events::EventSender;
 use super::hints::Hints;
+use super::regime::{RegimeLook, RegimeWatch};
 use crate::discovery::Start;
 use crate::identity::StreamIdentity;
 use crate::machine::{Action, Event, Machine, ReplyId, Request};
-use crate::{DiscoveryError, LeaseEvent, ReleaseReport, Tenure};
+use crate::{DiscoveryError, LeaseEvent, LeaseWarning, ReleaseReport, Tenure};
 
 /// Requests that are handled before the machine plans again.
 const GATHER: usize = 256;
@@ -32,6 +33,7 @@ type Call = Pin<Box<dyn Future<Output = Ended> + Send>>;
 /// A call that came to its end.
 enum Ended {
     Event(Event),
+    Regime(RegimeLook),
     /// When the listing began, what was found, and who waits for it.
     Discovered(Instant, Result<Discovery, (&'static str, Failure)>, Vec<Waiting>),
 }
@@ -56,6 +58,8 @@ pub(super) struct LeaseTask {
     pub(super) lost: Arc<dyn Instrument>,
     /// The coordinator was dropped.
     pub(super) cancelled: CancellationToken,
+    /// Looks at who shares out the leases, where that may change.
+    pub(super) regime: Option<RegimeWatch>,
 }
 
 impl LeaseTask {
@@ -98,7 +102,13 @@ impl Running {
             if self.task.machine.is_stopped() || stop_at.is_some_and(|deadline| now() >= deadline) {
                 return self.report();
             }
-            let wake = self.task.machine.next_deadline().into_iter().chain(stop_at).min();
+            if self.stopping.is_none()
+                && let Some(look) = self.task.regime.as_mut().and_then(|regime| regime.look_if_due(now()))
+            {
+                self.call(async move { Ended::Regime(look.await) });
+            }
+            let regime = self.task.regime.as_ref().and_then(RegimeWatch::next_look);
+            let wake = self.task.machine.next_deadline().into_iter().chain(stop_at).chain(regime).min();
             tokio::select! {
                 biased;
                 Some(ended) = self.under_way.next() => self.ended(ended),
@@ -171,11 +181,7 @@ impl Running {
                     drop(reply.send(result));
                 }
             }
-            Action::Warn(warning) => {
-                let source = std::error::Error::source(&warning).map(tracing::field::display);
-                tracing::warn!(warning = %warning, source, "lease trouble");
-                self.task.events.warn(warning);
-            }
+            Action::Warn(warning) => warn(&self.task.events, warning),
         }
     }
 
@@ -186,6 +192,7 @@ impl Running {
     fn ended(&mut self, ended: Ended) {
         let event = match ended {
             Ended::Event(event) => event,
+            Ended::Regime(look) => return self.saw_regime(look),
             Ended::Discovered(began, Ok(found), waiting) => {
                 tracing::debug!(made = found.made, "shards discovered");
                 tell(waiting, &Ok(()));
@@ -201,6 +208,18 @@ impl Running {
             }
         };
         self.task.machine.handle(now(), event);
+    }
+
+    fn saw_regime(&mut self, look: RegimeLook) {
+        let Some(regime) = &mut self.task.regime else { return };
+        match regime.judge(now(), look) {
+            Ok(warnings) => warnings.into_iter().for_each(|warning| warn(&self.task.events, warning)),
+            Err(leader) => {
+                tracing::error!(found = %leader, "another way to share the leases has begun, giving them up");
+                self.task.machine.handle(now(), Event::Request(Request::StopTaking));
+                self.task.events.send(LeaseEvent::RegimeChanged(leader));
+            }
+        }
     }
 
     fn command(&mut self, command: Command) {
@@ -271,6 +290,12 @@ fn tell(waiting: Vec<Waiting>, result: &Result<(), DiscoveryError>) {
     for reply in waiting {
         drop(reply.send(result.clone()));
     }
+}
+
+pub(super) fn warn(events: &EventSender, warning: LeaseWarning) {
+    let source = std::error::Error::source(&warning).map(tracing::field::display);
+    tracing::warn!(warning = %warning, source, "lease trouble");
+    events.warn(warning);
 }
 
 async fn wait_until(wake: Option<Instant>) {

@@ -171,7 +171,7 @@ impl Actions {
     /// Keeps the counter of the token in step with the row's counter, as long as only this library adds to it.
     fn keep_token_counter(&mut self, added: u64) {
         match self.0.get(item::TOKEN) {
-            Some(Action::Remove) => self.set(item::TOKEN_COUNTER, None),
+            // Without a token it shows who has counted on last.
             Some(_) => {
                 self.0.insert(item::TOKEN_COUNTER.to_owned(), Action::SetToCounterPlus(added));
             }

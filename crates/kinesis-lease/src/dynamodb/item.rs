@@ -43,13 +43,13 @@ const WELL_KNOWN: &[&str] = &["Leader", "Migration3.0", "TableMigration3.5"];
 pub(super) const PREFIX: &str = "kinesisRs_";
 pub(super) const EPOCH: &str = "kinesisRs_epoch";
 pub(super) const TOKEN: &str = "kinesisRs_token";
-/// In tables that are shared with the KCL: the counter that belongs to the token. The KCL adds to the row's counter
-/// when it takes a lease, and leaves the token of the tenure before.
+/// In tables that are shared with the KCL: the counter as this library has left it, which belongs to the token. The KCL
+/// adds to the row's counter when it takes a lease, and leaves the token of the tenure before.
 pub(super) const TOKEN_COUNTER: &str = "kinesisRs_tokenCounter";
 pub(super) const ANCHOR: &str = "kinesisRs_anchor";
 pub(super) const COOL_DOWN: &str = "kinesisRs_coolDownMillis";
 pub(super) const COOL_DOWN_FAILURES: &str = "kinesisRs_coolDownFailures";
-/// The stream of a row whose key has no room for it.
+/// In tables that are shared with the KCL: the stream of a row that this library made.
 pub(super) const STREAM: &str = "kinesisRs_stream";
 /// A random mark of the last write by this library, by which a lost answer is recognised.
 pub(super) const WRITE: &str = "kinesisRs_write";
@@ -138,7 +138,7 @@ pub(super) fn write(lease: &Lease, keys: &Keys, mark: &str) -> Result<Item, Stor
     put(EPOCH, (lease.epoch > 0).then(|| number(&lease.epoch)));
     put(TOKEN, lease.token.as_ref().map(text));
     if keys.layout.is_shared() {
-        put(TOKEN_COUNTER, lease.token.map(|_| number(&lease.counter)));
+        put(TOKEN_COUNTER, Some(number(&lease.counter)));
     }
     put(ANCHOR, lease.anchor.map(|anchor| number(&anchor.as_millis())));
     put(COOL_DOWN, lease.cool_down.map(cool_down_millis));
@@ -151,6 +151,7 @@ pub(super) fn write(lease: &Lease, keys: &Keys, mark: &str) -> Result<Item, Stor
         TableLayout::Native => {}
         TableLayout::KclSingleStream { .. } => put(STREAM, Some(text(lease.key.stream()))),
         TableLayout::KclMultiStream { .. } => {
+            put(STREAM, Some(text(lease.key.stream())));
             put(STREAM_NAME, Some(text(keys.identifier(lease.key.stream())?)));
             put(SHARD_ID, Some(text(lease.key.shard())));
         }
@@ -169,6 +170,19 @@ pub(super) fn is_lease(item: &Item) -> bool {
     key_of(item).is_some_and(|key| !WELL_KNOWN.contains(&key) && key.contains("shardId-"))
 }
 
+/// Whether the row was not made by this library.
+pub(super) fn is_made_by_kcl(item: &Item) -> bool {
+    !item.contains_key(STREAM)
+}
+
+/// Whether somebody who does not know this library has added to the counter last.
+pub(super) fn is_counted_by_kcl(item: &Item) -> bool {
+    let row = Row(item);
+    let counter: Option<u64> = row.number(COUNTER).ok().flatten();
+    let ours: Option<u64> = row.number(TOKEN_COUNTER).ok().flatten();
+    counter.is_some_and(|counter| counter != ours.unwrap_or(0))
+}
+
 pub(super) fn key_of(item: &Item) -> Option<&str> {
     item.get(KEY)?.as_s().ok().map(String::as_str)
 }
@@ -178,7 +192,7 @@ pub(super) fn mark_of(item: &Item) -> Option<&str> {
     item.get(WRITE)?.as_s().ok().map(String::as_str)
 }
 
-/// The stream that a row says it is of, where its key has no room for it.
+/// The stream that a row says it is of.
 pub(super) fn stream_of(item: &Item) -> Option<Result<StreamRef, String>> {
     let stream = item.get(STREAM)?.as_s().ok()?;
     Some(StreamRef::new(stream.as_str()).map_err(|error| format!("{STREAM}: {error}")))

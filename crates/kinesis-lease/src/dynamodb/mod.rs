@@ -8,6 +8,7 @@ mod hint;
 mod item;
 mod layout;
 mod reading;
+mod regime;
 mod table;
 mod writing;
 
@@ -47,7 +48,8 @@ use layout::Keys;
 ///
 /// Needs the permissions `dynamodb:DescribeTable`, `Scan`, `GetItem`, `BatchGetItem`, `PutItem`, `UpdateItem` and
 /// `DeleteItem`; to make the table also `CreateTable`, and `TagResource` and `UpdateContinuousBackups` where those
-/// options are used.
+/// options are used. In a layout of the KCL also `GetItem` on the table `<application>-CoordinatorState` and `Scan` on
+/// `<application>-WorkerMetricStats` (with `publish_worker_metrics` also `UpdateItem` and `DeleteItem`), where the KCL has made these.
 #[derive(Clone)]
 pub struct DynamoDbStore {
     client: Client,

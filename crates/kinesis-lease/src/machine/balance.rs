@@ -108,8 +108,11 @@ impl Machine {
     /// is older than that is not known to have lasted until now. Nobody is asked when only some rows were read: what
     /// the others have may have changed since.
     pub(super) fn balance(&mut self, now: Instant, seen_at: Instant, of_all: bool) {
+        if self.is_kcl_compatible() {
+            return self.balance_with_kcl(now, seen_at, of_all);
+        }
         let mut spread = self.spread(seen_at);
-        let orphans = self.orphans(&spread, now);
+        let orphans = self.orphans(&spread.free, now);
         let others: usize = spread.others.values().map(Vec::len).sum();
         let runnable = spread.mine + others + spread.free.len();
         // A worker without a row in the table is one of its workers, too, if it is us.
@@ -165,7 +168,7 @@ impl Machine {
         self.issue(now, writes);
     }
 
-    fn fresh_token(&mut self) -> TenureToken {
+    pub(super) fn fresh_token(&mut self) -> TenureToken {
         if mutant::is_on(Mutant::TokenReused) {
             return TenureToken::from_random(self.me.as_str().len() as u128);
         }
@@ -198,8 +201,8 @@ impl Machine {
     }
 
     /// What is free and was so a look ago.
-    fn orphans(&mut self, spread: &Spread, now: Instant) -> BTreeSet<LeaseKey> {
-        let free: BTreeSet<&LeaseKey> = spread.free.iter().collect();
+    pub(super) fn orphans(&mut self, free: &[LeaseKey], now: Instant) -> BTreeSet<LeaseKey> {
+        let free: BTreeSet<&LeaseKey> = free.iter().collect();
         let patience = self.orphan_patience();
         let mut orphans = BTreeSet::new();
         for (key, seen) in &mut self.seen {

@@ -7,6 +7,7 @@ use kinesis_core::directory::{DirectoryError, ShardInfo};
 use kinesis_core::lease::{CoolDown, Lease, LeaseKey, Outcome, StoreError, TenureToken};
 
 use super::held::{Closing, EndStage};
+use super::observe::Seen;
 use super::{Action, Found, Machine, Phase, Purpose, ReplyId, retry_delay};
 use crate::mutant::{self, Mutant};
 use crate::{LeaseError, LeaseWarning, LossReason, discovery, identity, ops};
@@ -213,7 +214,9 @@ impl Machine {
         let is_old = |since: &Instant| now >= *since + self.config.discovery_interval;
         let old = self.spent_since.iter().filter(|(_, since)| is_old(since));
         let rows = old.filter_map(|(key, _)| self.seen.get(key));
-        let finished = rows.filter(|seen| seen.row.is_finished());
+        // A worker of the KCL looks after what it holds by itself.
+        let is_free = |seen: &&Seen| !self.is_kcl_compatible() || !self.is_alive(seen, now);
+        let finished = rows.filter(|seen| seen.row.is_finished()).filter(is_free);
         let writes = finished.map(|seen| (ops::collect(&seen.row), Purpose::Collect)).collect();
         self.issue(now, writes);
     }

@@ -7,6 +7,7 @@
 mod balance;
 mod close;
 mod held;
+mod kcl;
 mod observe;
 mod plan;
 #[cfg(test)]
@@ -115,11 +116,22 @@ pub(crate) enum Action {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Purpose {
     Hold,
-    Take { token: TenureToken },
+    Take {
+        token: TenureToken,
+    },
+    /// Takes a lease from a worker that lives, as the KCL does.
+    Steal {
+        token: TenureToken,
+        again: bool,
+    },
     Request,
     GiveBack,
-    Child { of: LeaseKey },
-    Close { checkpoint: Checkpoint },
+    Child {
+        of: LeaseKey,
+    },
+    Close {
+        checkpoint: Checkpoint,
+    },
     Collect,
 }
 
@@ -187,6 +199,7 @@ pub(crate) struct Machine {
     warned_at: Option<Instant>,
     released: Vec<LeaseKey>,
     lost_in_stop: Vec<LeaseKey>,
+    kcl: kcl::Kcl,
     /// Rows that may name us, as the outcome of a write is unknown, and since when: the next look shows it.
     unsettled: BTreeMap<LeaseKey, Instant>,
     actions: Vec<Action>,
@@ -221,6 +234,10 @@ impl Machine {
             warned_at: None,
             released: Vec::new(),
             lost_in_stop: Vec::new(),
+            #[cfg(not(test))]
+            kcl: kcl::Kcl::default(),
+            #[cfg(test)]
+            kcl: kcl::Kcl::simulated(),
             unsettled: BTreeMap::new(),
             actions: Vec::new(),
         }
@@ -268,7 +285,7 @@ impl Machine {
         self.phase == Phase::Stopping
             && self.held.is_empty()
             && self.batches.is_empty()
-            && (self.unsettled.is_empty() || mutant::is_on(Mutant::StopUnsettled))
+            && self.unsettled.is_empty()
     }
 
     /// What was released since the stop began, and what was not or not surely.
@@ -357,15 +374,20 @@ impl Machine {
                 self.observe(row.clone(), now, Some(now));
             }
             answered |= result.is_ok();
-            if result.is_err()
-                && matches!(purpose, Purpose::Take { .. } | Purpose::Request | Purpose::GiveBack)
-            {
+            let may_name_us = matches!(
+                purpose,
+                Purpose::Take { .. } | Purpose::Steal { .. } | Purpose::Request | Purpose::GiveBack
+            );
+            if may_name_us && result.is_err() && !mutant::is_on(Mutant::StopUnsettled) {
                 unsettled = true;
                 self.unsettled.insert(key.clone(), now);
             }
             match purpose {
                 Purpose::Hold => self.held_write_ended(now, &key, started, result),
                 Purpose::Take { token } => self.take_ended(now, &key, token, started, result),
+                Purpose::Steal { token, again } => {
+                    self.steal_ended(now, &key, token, again, started, result);
+                }
                 Purpose::Child { of } => {
                     self.busy.remove(&key);
                     self.child_made(now, &of, &key, result);

@@ -93,6 +93,7 @@ impl Machine {
             self.begin_tenure(now, row.clone(), token, started);
         }
         self.notice_namesake(&row);
+        self.notice_kcl(&row);
         match self.seen.get_mut(&row.key) {
             Some(seen) => seen.update(row, now, told_at),
             None => {
@@ -238,7 +239,7 @@ impl Machine {
             }
             if seen.row.checkpoint_owner.is_some() {
                 writes.push((ops::withdraw(&seen.row), Purpose::GiveBack));
-            } else if seen.row.token.is_none() {
+            } else if seen.row.token.is_none() && self.kcl.is_asked_for(key) {
                 writes.push((ops::decline(&seen.row), Purpose::GiveBack));
             }
         }

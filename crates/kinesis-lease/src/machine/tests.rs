@@ -4,4 +4,6 @@ mod bench;
 mod ending;
 mod fleet;
 mod holding;
+mod kcl;
+mod mixed;
 mod sharing;

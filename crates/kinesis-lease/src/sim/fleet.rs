@@ -326,7 +326,9 @@ impl Fleet {
             Action::Apply { batch, writes } => {
                 let Some(worker) = self.workers.get(&number) else { return };
                 let tag = |write: kinesis_core::lease::LeaseWrite| {
-                    let tenure = worker.machine.tenure_of(&write.key);
+                    // Making the row of a child claims nothing, also when that child is held.
+                    let is_claim = matches!(write.change, Change::Update(_));
+                    let tenure = worker.machine.tenure_of(&write.key).filter(|_| is_claim);
                     TaggedWrite { write, tenure }
                 };
                 let writes: Vec<TaggedWrite> = writes.into_iter().map(tag).collect();

@@ -6,6 +6,7 @@ mod common;
 mod hints;
 mod kcl;
 mod lost_answers;
+mod regime;
 mod suite;
 mod support;
 mod tables;

@@ -47,7 +47,7 @@ pub(crate) enum Event {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Page {
     pub(crate) records: Vec<SourceRecord>,
-    /// The iterator to go on with; none at the end of the shard.
+    /// The iterator to go on with; none at the end of the shard. An empty one is of no use, but no end.
     pub(crate) next: Option<String>,
     pub(crate) behind: Option<Duration>,
     pub(crate) children: Vec<ShardInfo>,
@@ -222,6 +222,11 @@ impl PollMachine {
     fn take_page(&mut self, now: Instant, mut page: Page) {
         let asked_at = self.called_at.unwrap_or(now);
         let caught_up = page.is_caught_up();
+        // What follows an empty iterator would never be read if that were taken for the end by itself.
+        let ended = match page.next.as_deref() {
+            None => true,
+            Some(token) => token.is_empty() && !page.children.is_empty(),
+        };
         self.worked = true;
         self.pace.answered(now, caught_up);
         if self.trouble.end() {
@@ -231,11 +236,12 @@ impl PollMachine {
         self.outbox.extend(gap.map(SourceEvent::Gap));
         if !page.records.is_empty() {
             self.outbox.push_back(SourceEvent::Records(SourceBatch::new(page.records, page.behind)));
-        } else if page.next.is_some() {
+        } else if !ended {
             self.outbox.push_back(SourceEvent::Progress { behind: page.behind, continuation: None });
         }
-        self.iterator = page.next.map(|token| HeldIterator { token, born: asked_at });
-        if self.iterator.is_none() {
+        let next = page.next.filter(|token| !token.is_empty());
+        self.iterator = next.map(|token| HeldIterator { token, born: asked_at });
+        if ended {
             self.over = true;
             self.outbox.extend(self.cursor.end().map(SourceEvent::Gap));
             self.outbox.push_back(SourceEvent::Ended { children: page.children });

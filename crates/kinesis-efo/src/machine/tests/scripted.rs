@@ -92,6 +92,27 @@ fn contention_stays_at_the_floor() {
     assert_eq!(run.story(), ["recovered", "records 1"]);
 }
 
+/// each long episode is said, once; a short one between them is not.
+#[test]
+fn each_long_episode_of_contention_is_said_once() {
+    let mut run = Run::new(StartPosition::TrimHorizon, &config());
+    run.until_call();
+    for (number, refusals) in [(1, 100), (2, 20), (3, 100)] {
+        for _ in 0..refusals {
+            run.refuse(code("ResourceInUseException"));
+            run.until_call();
+        }
+        let said = if refusals > 30 { vec!["degraded".to_owned()] } else { Vec::new() };
+        assert_eq!(run.story(), said, "{refusals}");
+        run.accept();
+        run.step(pushed(&[number], number, 0));
+        run.close(None);
+        run.until_call();
+        let back = (refusals > 30).then(|| "recovered".to_owned());
+        assert_eq!(run.story(), back.into_iter().chain([format!("records {number}")]).collect::<Vec<_>>());
+    }
+}
+
 /// S-102: a subscription that was taken over counts as no progress, whatever it brought, until one has lasted.
 #[test]
 fn take_overs_escalate_although_there_were_events() {

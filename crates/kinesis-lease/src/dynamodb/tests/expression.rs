@@ -166,7 +166,7 @@ fn tokens_are_tied_to_the_counter_where_others_count_too() {
     );
     assert_eq!(
         update(&[FieldWrite::Token(None), FieldWrite::AddCounter(1)]),
-        "SET kinesisRs_write = 'm' REMOVE kinesisRs_token, kinesisRs_tokenCounter ADD leaseCounter 1"
+        "SET kinesisRs_tokenCounter = leaseCounter + 1, kinesisRs_write = 'm' REMOVE kinesisRs_token ADD leaseCounter 1"
     );
     assert_eq!(update(&[FieldWrite::Owner(None)]), "SET kinesisRs_write = 'm' REMOVE leaseOwner");
 }

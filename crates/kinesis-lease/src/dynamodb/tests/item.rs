@@ -101,7 +101,13 @@ fn a_new_row_has_the_attributes_and_types_of_the_kcl() {
     lease.parents.reverse();
     let mut written = write(&lease, &single(), "m1").unwrap();
     let ours: Item = written.extract_if(|name, _| name.starts_with(PREFIX)).collect();
-    assert_eq!(ours, item(&[("kinesisRs_stream", s("orders")), ("kinesisRs_write", s("m1"))]));
+    let expected = [
+        ("kinesisRs_stream", s("orders")),
+        // Nobody else has counted on since.
+        ("kinesisRs_tokenCounter", n(&lease.counter.to_string())),
+        ("kinesisRs_write", s("m1")),
+    ];
+    assert_eq!(ours, item(&expected));
     let mut expected = of_java();
     expected.insert(PARENTS.into(), Ss(vec!["shardId-000000000000".into(), "shardId-000000000001".into()]));
     assert_eq!(written, expected);
@@ -128,6 +134,22 @@ fn multi_stream_rows_name_stream_and_shard() {
     assert_eq!(written["leaseKey"], s("12:orders:1700:shardId-000000000002"));
     assert_eq!(written["streamName"], s("12:orders:1700"));
     assert_eq!(written["shardId"], s("shardId-000000000002"));
+    assert_eq!(written["kinesisRs_stream"], s("orders"));
+}
+
+/// S-033: who has made a row, and who has counted on last, can be told from it.
+#[test]
+fn rows_of_the_kcl_are_told_from_ours() {
+    let mut row = of_java();
+    assert!(is_made_by_kcl(&row) && is_counted_by_kcl(&row));
+    let ours = write(&Lease::new(key(), Checkpoint::Latest), &single(), "m1").unwrap();
+    assert!(!is_made_by_kcl(&ours) && !is_counted_by_kcl(&ours));
+    // We have taken and released it since.
+    row.insert("kinesisRs_tokenCounter".into(), row["leaseCounter"].clone());
+    assert!(is_made_by_kcl(&row) && !is_counted_by_kcl(&row));
+    let mut taken = ours;
+    taken.insert("leaseCounter".into(), n("1"));
+    assert!(!is_made_by_kcl(&taken) && is_counted_by_kcl(&taken));
 }
 
 #[test]

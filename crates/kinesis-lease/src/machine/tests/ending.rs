@@ -9,6 +9,7 @@ use kinesis_core::lease::{Lease, LeaseKey, StoreError, TenureToken};
 
 use super::bench::{Bench, Store, fresh, millis, number, owned, worker};
 use crate::machine::{Action, Event, Found, Look, Request};
+use crate::mutant::{self, Mutant};
 use crate::sim::key;
 use crate::{LeaseError, LossReason, ops};
 
@@ -293,4 +294,23 @@ fn a_failure_that_does_not_pass_is_told_at_once() {
     bench.step(Event::Applied { batch, results });
     assert_eq!(bench.replies(), [(1, Err(LeaseError::Store(error).to_string()))]);
     assert_eq!(bench.losses(), []);
+}
+
+/// The tests of what the simulation found fail without what mends it.
+#[test]
+fn tests_of_mended_faults_can_fail() {
+    let tests: [(Mutant, fn()); 6] = [
+        (Mutant::GoneAcrossFailure, listings_with_a_failed_one_between_them_prove_nothing),
+        (Mutant::GoneAcrossFailure, a_finished_row_outlives_a_listing_that_failed),
+        (Mutant::GoneBeforeMade, a_listing_proves_nothing_of_a_row_that_is_newer),
+        (Mutant::StopUnsettled, a_stop_waits_for_what_it_gives_back),
+        (Mutant::StopUnsettled, a_stop_takes_back_a_request_whose_reply_was_lost),
+        (Mutant::StopUnsettled, a_stop_gives_back_what_it_took_without_knowing),
+    ];
+    for (number, (fault, test)) in tests.into_iter().enumerate() {
+        mutant::switch(Some(fault));
+        let failed = std::panic::catch_unwind(test).is_err();
+        mutant::switch(None);
+        assert!(failed, "test {number} passes with {}", fault.name());
+    }
 }

@@ -1,4 +1,5 @@
-//! What leases cost: calls and rows counted at the store boundary, in virtual time. Prints the table of docs/leases.md.
+//! What leases cost: calls and rows counted at the store boundary, in virtual time. Prints the table of docs/leases.md, or
+//! with `SQL`, `DynamoDB` or `shared` that part of it.
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "prints a table; a failure has nobody to go to")]
 #![allow(dead_code, reason = "a test includes this file for its measurement")]
 
@@ -258,7 +259,11 @@ fn main() {
          rows written /s | KCL | ratio |"
     );
     println!("| --- | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |");
+    let wanted = std::env::args().nth(1);
     for (kind, name) in [(Kind::Sql, "SQL"), (Kind::DynamoDb, "DynamoDB"), (Kind::Shared, "shared")] {
+        if wanted.as_ref().is_some_and(|wanted| wanted != name) {
+            continue;
+        }
         for (leases, workers) in SIZES {
             for checkpoints in [false, true] {
                 let time = match kind {

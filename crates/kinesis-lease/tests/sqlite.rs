@@ -191,7 +191,11 @@ async fn a_table_with_another_key_is_refused() {
 #[tokio::test]
 async fn a_full_file_is_an_error_that_passes() {
     let file = File::new();
-    let options = SqliteConnectOptions::new().filename(file.path()).create_if_missing(true);
+    let options = SqliteConnectOptions::new()
+        .filename(file.path())
+        .create_if_missing(true)
+        .journal_mode(sqlx::sqlite::SqliteJournalMode::Wal)
+        .busy_timeout(millis(100));
     let pool = SqlitePoolOptions::new().max_connections(1).connect_with(options).await.unwrap();
     let store = SqliteStore::with_pool(pool.clone(), SqliteStore::DEFAULT_TABLE).unwrap();
     store.setup().await.unwrap();
@@ -207,9 +211,16 @@ async fn a_full_file_is_an_error_that_passes() {
     let text = kinesis_core::error_chain(error);
     assert!(text.contains("database or disk is full"), "{text}");
     assert!(store.get(&[key(0)]).await.unwrap().remove(0).is_some());
-    limit(10_000).fetch_one(&pool).await.unwrap();
-    let results = store.apply(&writes).await;
-    assert!(results.iter().all(Result::is_ok));
+    let mut failures = Vec::new();
+    for _ in 0..20 {
+        limit(10_000).fetch_one(&pool).await.unwrap();
+        let results = store.apply(&writes).await;
+        match results.iter().find_map(|result| result.as_ref().err()) {
+            None => break,
+            Some(error) => failures.push(kinesis_core::error_chain(error)),
+        }
+    }
+    assert!(failures.len() <= 2, "{failures:?}");
     assert_eq!(store.get(&[key(199)]).await.unwrap().len(), 1);
 }
 

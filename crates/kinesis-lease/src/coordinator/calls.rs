@@ -102,7 +102,7 @@ impl Calls {
     ) -> Result<TableTenants, (&'static str, Failure)> {
         let mut backoff = backoff(seed);
         loop {
-            match limited(SETUP_LIMIT, probe.tenants()).await {
+            match limited(self.store.profile().setup_timeout, probe.tenants()).await {
                 Ok(tenants) => return Ok(tenants),
                 Err(error) => pause(&mut backoff, "scan", error).await?,
             }

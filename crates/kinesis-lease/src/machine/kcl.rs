@@ -114,6 +114,10 @@ impl Machine {
             mine -= 1;
             writes.extend(self.write_to(&key, Purpose::GiveBack, ops::decline));
         }
+        if !of_all && !view.addressed.is_empty() && mine < target.min(room) {
+            // What was asked for has come: the next one can be asked for.
+            self.want_look();
+        }
         // Only workers of the KCL look as seldom as that.
         let orphans = self.orphans(&view.free, now);
         if !view.beside_java {

@@ -137,9 +137,9 @@ async fn a_clean_stop_is_over_within_two_seconds() {
     // It asks for two of them.
     for _ in 0..2 {
         let key = loop {
-            match timeout(secs(60), events.next()).await.unwrap().unwrap() {
-                LeaseEvent::HandOver { key, .. } => break key,
-                _ => {}
+            let event = timeout(secs(60), events.next()).await.unwrap().unwrap();
+            if let LeaseEvent::HandOver { key, .. } = event {
+                break key;
             }
         };
         let at = held.iter().position(|tenure| *tenure.key() == key).unwrap();

@@ -268,3 +268,38 @@ async fn short_lives_over_sockets_lose_and_repeat_nothing() {
     drop(reader);
     server.shutdown().await;
 }
+
+/// F-24: the service retires every connection after a few calls and refuses streams unread, and ends subscriptions early:
+/// calls are repeated on fresh connections, and every record comes once and in order.
+#[tokio::test]
+async fn retired_connections_cost_no_record() {
+    let builder = TestKinesis::builder().without(Rule::SubscribeInUse).without(Rule::SubscribeCallRate);
+    let (kinesis, server) = served(builder, ServeOptions::new().tls(), 1).await;
+    scenarios::short_subscriptions(&kinesis, STREAM, Duration::MAX);
+    kinesis.faults().on_any().every(3).always().inject(kinesis_testkit::Fault::RetireConnection);
+    kinesis
+        .faults()
+        .on(Operation::SubscribeToShard)
+        .every(4)
+        .always()
+        .inject(kinesis_testkit::Fault::RefuseStream);
+    let source = EfoSource::new(clients(&kinesis, &server).0, eager()).unwrap();
+    let mut reader = source.reader(OpenShard::new(shard(0), StartPosition::TrimHorizon));
+    let mut heard = Heard::default();
+    let reading = async {
+        while kinesis.calls(Operation::SubscribeToShard) < 9 {
+            let next = heard.numbers.len() as u32;
+            put(&kinesis, next..next + 1);
+            while heard.payloads.len() < next as usize + 1 {
+                heard.take(reader.next().await.unwrap());
+            }
+            tokio::time::sleep(5 * MS).await;
+        }
+    };
+    tokio::time::timeout(HANG, reading).await.expect("it goes on");
+    assert_eq!(heard.payloads, expected(0..heard.payloads.len() as u32));
+    let lost = kinesis.calls_log().iter().filter(|call| call.outcome == Outcome::Disconnected).count();
+    assert!(lost >= 2, "{lost} calls were turned away");
+    drop(reader);
+    server.shutdown().await;
+}

@@ -187,7 +187,9 @@ pub struct ConsumerConfig {
     #[cfg(all(feature = "efo", feature = "poll"))]
     #[cfg_attr(docsrs, doc(cfg(all(feature = "efo", feature = "poll"))))]
     pub fallback: FallbackConfig,
-    /// Settings of polling; without effect while shards are read with enhanced fan-out.
+    /// Settings of polling; without effect while shards are read with enhanced fan-out. Where shards are polled, a
+    /// `poll_period` longer than the [`expiry`](LeaseConfig::expiry) of a lease is refused. One that is longer than
+    /// `checkpoint_interval` is a valid choice: stored positions move once per poll then.
     #[cfg(feature = "poll")]
     #[cfg_attr(docsrs, doc(cfg(feature = "poll")))]
     pub poll: PollConfig,
@@ -312,7 +314,24 @@ impl ConsumerConfig {
         #[cfg(all(feature = "efo", feature = "poll"))]
         self.fallback.validate()?;
         #[cfg(feature = "poll")]
+        self.validate_poll()?;
+        Ok(())
+    }
+
+    #[cfg(feature = "poll")]
+    fn validate_poll(&self) -> Result<(), ConfigError> {
         self.poll.validate()?;
+        #[allow(unused_mut, reason = "without the feature shards are polled")]
+        let mut polls = true;
+        #[cfg(feature = "efo")]
+        {
+            polls &= self.read_mode != ReadMode::EnhancedFanOut;
+        }
+        if polls && self.poll.poll_period > self.lease.expiry {
+            let problem = "must not be longer than the expiry of a lease: a shard that changed hands would not be read \
+                           for longer than it takes to lose it";
+            return Err(ConfigError::new("poll_period", problem));
+        }
         Ok(())
     }
 

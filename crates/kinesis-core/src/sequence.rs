@@ -83,53 +83,86 @@ fn divide(limbs: &mut [u64; 4], by: u64) -> u64 {
     remainder
 }
 
-/// `limbs * by + plus`; the caller knows that it fits.
-fn multiply_add(limbs: &mut [u64; 4], by: u64, plus: u64) {
+/// The number of up to [`MAX_PACKED_DIGITS`] digits. Every record that is read has one, so it is read eight digits at a
+/// time, and whether all are digits is asked once at the end.
+fn parse(digits: &[u8]) -> Option<[u64; 4]> {
+    let mut wrong = 0;
+    let (head, rest) = digits.split_at(digits.len() % 16);
+    let (first, second) = head.split_at(head.len() % 8);
+    let mut value = few_digits(first, digits, &mut wrong);
+    if let Some(chunk) = second.first_chunk() {
+        value = value * EIGHT + eight_digits(u64::from_le_bytes(*chunk), &mut wrong);
+    }
+    let mut limbs = [0, 0, 0, value];
+    let (chunks, _) = rest.as_chunks::<16>();
+    // Sixteen digits more take one limb more at the most.
+    if let [first, second, third] = chunks {
+        multiply_add::<1>(&mut limbs, sixteen_digits(*first, &mut wrong));
+        multiply_add::<2>(&mut limbs, sixteen_digits(*second, &mut wrong));
+        multiply_add::<3>(&mut limbs, sixteen_digits(*third, &mut wrong));
+    } else {
+        // The service has no such numbers today.
+        for chunk in chunks {
+            multiply_add::<4>(&mut limbs, sixteen_digits(*chunk, &mut wrong));
+        }
+    }
+    (wrong & HIGH_HALVES == 0).then_some(limbs)
+}
+
+const EIGHT: u64 = 100_000_000;
+
+/// `limbs` times ten to the sixteenth, plus `plus`, where only the last `USED` limbs are not 0.
+#[inline]
+fn multiply_add<const USED: usize>(limbs: &mut [u64; 4], plus: u64) {
     let mut carry = plus;
-    for limb in limbs.iter_mut().rev() {
-        let value = u128::from(*limb) * u128::from(by) + u128::from(carry);
+    for limb in limbs.iter_mut().rev().take(USED) {
+        let value = u128::from(*limb) * u128::from(EIGHT * EIGHT) + u128::from(carry);
         *limb = value as u64;
         carry = (value >> 64) as u64;
     }
+    if USED < 4 {
+        limbs[3 - USED] = carry;
+    }
 }
 
-/// The number of up to [`MAX_PACKED_DIGITS`] digits. Every record that is read has one, so it is read eight digits at a
-/// time.
-fn parse(digits: &[u8]) -> Option<[u64; 4]> {
-    const EIGHT: u64 = 100_000_000;
-    let (head, rest) = digits.split_at(digits.len() % 8);
-    let head = head
-        .iter()
-        .try_fold(0_u64, |value, digit| digit.is_ascii_digit().then(|| value * 10 + u64::from(digit - b'0')));
-    let mut limbs = [0, 0, 0, head?];
-    let (chunks, _) = rest.as_chunks::<8>();
-    for pair in chunks.chunks(2) {
-        match pair {
-            [high, low] => {
-                let value = eight_digits(*high)? * EIGHT + eight_digits(*low)?;
-                multiply_add(&mut limbs, EIGHT * EIGHT, value);
-            }
-            [last] => multiply_add(&mut limbs, EIGHT, eight_digits(*last)?),
-            _ => {}
-        }
-    }
-    Some(limbs)
+const ZEROS: u64 = 0x3030_3030_3030_3030;
+const HIGH_HALVES: u64 = 0xF0F0_F0F0_F0F0_F0F0;
+
+/// The value of sixteen digits.
+#[inline]
+fn sixteen_digits(chunk: [u8; 16], wrong: &mut u64) -> u64 {
+    let both = u128::from_le_bytes(chunk);
+    eight_digits(both as u64, wrong) * EIGHT + eight_digits((both >> 64) as u64, wrong)
 }
 
-/// The value of eight digits, in the eight bytes of one number at a time; `None` if one of them is no digit.
-fn eight_digits(chunk: [u8; 8]) -> Option<u64> {
-    const HIGH_HALVES: u64 = 0xF0F0_F0F0_F0F0_F0F0;
-    const ZEROS: u64 = 0x3030_3030_3030_3030;
-    let text = u64::from_le_bytes(chunk);
-    // The digits are 0x30 to 0x39: plus 6, they still begin with 3.
-    if text & HIGH_HALVES != ZEROS || text.wrapping_add(0x0606_0606_0606_0606) & HIGH_HALVES != ZEROS {
-        return None;
+/// The value of fewer than eight digits, the first ones of `all`.
+#[inline]
+fn few_digits(digits: &[u8], all: &[u8], wrong: &mut u64) -> u64 {
+    if let (Some(chunk), bits @ 8..) = (all.first_chunk(), digits.len() * 8) {
+        // Zeros before them, and what follows them pushed out.
+        let text = u64::from_le_bytes(*chunk) << (64 - bits) | ZEROS >> bits;
+        return eight_digits(text, wrong);
     }
-    // The first digit is in the lowest byte. Each step joins neighbours: to pairs, to fours, to eight.
-    let digits = text - ZEROS;
-    let pairs = (digits * 10 + (digits >> 8)) & 0x00FF_00FF_00FF_00FF;
-    let fours = (pairs * 100 + (pairs >> 16)) & 0x0000_FFFF_0000_FFFF;
-    Some((fours * 10_000 + (fours >> 32)) & 0xFFFF_FFFF)
+    digits.iter().fold(0, |value, digit| {
+        let digit = digit.wrapping_sub(b'0');
+        *wrong |= u64::from(digit > 9) << 4;
+        value * 10 + u64::from(digit)
+    })
+}
+
+/// The value of eight digits, in the eight bytes of one number, the first one in the lowest; sets bits of the high halves
+/// of `wrong` if one of them is no digit.
+#[inline]
+fn eight_digits(text: u64, wrong: &mut u64) -> u64 {
+    let digits = text ^ ZEROS;
+    // Digits are 0 to 9 now, and plus 6 they still have nothing in their high halves.
+    *wrong |= digits | digits.wrapping_add(0x0606_0606_0606_0606);
+    // Neighbours are joined to pairs in every other byte; those are joined by two products, which leave the sum above.
+    const PAIRS: u64 = 0x0000_00FF_0000_00FF;
+    let pairs = digits.wrapping_mul(10).wrapping_add(digits >> 8);
+    let odd = (pairs & PAIRS).wrapping_mul(100 + (1_000_000 << 32));
+    let even = (pairs >> 16 & PAIRS).wrapping_mul(1 + (10_000 << 32));
+    odd.wrapping_add(even) >> 32
 }
 
 impl FromStr for SequenceNumber {
@@ -237,6 +270,29 @@ mod tests {
         ];
         for pair in texts.windows(2) {
             assert!(number(pair[0]) < number(pair[1]), "{} < {}", pair[0], pair[1]);
+        }
+    }
+
+    #[test]
+    fn one_wrong_byte_anywhere_is_refused() {
+        for digits in [1, 7, 8, 9, 15, 16, 17, 54, 56, 64, 77] {
+            for place in 0..digits {
+                for wrong in ['/', ':', ' ', 'A', '\0', '\u{7f}', '?', '@', 'p'] {
+                    let mut text: Vec<char> = "1".repeat(digits).chars().collect();
+                    text[place] = wrong;
+                    let text: String = text.into_iter().collect();
+                    assert!(text.parse::<SequenceNumber>().is_err(), "{text:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_of_every_length_are_read_as_they_are_written() {
+        for digits in 1..=80 {
+            let text: String =
+                (0..digits).map(|place| char::from(b'1' + (place * 7 + digits) as u8 % 9)).collect();
+            assert_eq!(number(&text).to_string(), text);
         }
     }
 

@@ -10,7 +10,7 @@ use aws_sdk_kinesis::types::ShardIteratorType;
 use kinesis_core::aws::{DateHeader, FailureKind, ServiceFailure, date_time};
 use kinesis_core::directory::ShardInfo;
 use kinesis_core::source::SourceRecord;
-use kinesis_core::{ShardRef, StartPosition};
+use kinesis_core::{ShardRef, StartPosition, Timestamp};
 use tokio::time::Instant;
 
 use crate::PollConfig;
@@ -27,6 +27,8 @@ pub(crate) struct Calls {
     shard: ShardRef,
     max_records: i32,
     timeout: Duration,
+    /// The service's time, from the last answer to GetRecords.
+    date: DateHeader,
     #[cfg(feature = "fast-decode")]
     fast: bool,
 }
@@ -39,6 +41,7 @@ impl Calls {
             shard,
             max_records,
             timeout: config.attempt_timeout,
+            date: DateHeader::default(),
             #[cfg(feature = "fast-decode")]
             fast: false,
         }
@@ -99,19 +102,27 @@ impl Calls {
         })
     }
 
-    pub(crate) fn get_records(&self, iterator: String, meters: &Meters) -> Pending {
+    /// The service's time, if the last GetRecords was answered.
+    pub(crate) fn service_time(&self) -> Option<Timestamp> {
+        self.date.get()
+    }
+
+    pub(crate) fn get_records(&mut self, iterator: String, meters: &Meters) -> Pending {
+        self.date = DateHeader::default();
         let request = self
             .client
             .get_records()
             .shard_iterator(iterator)
             .limit(self.max_records)
-            .set_stream_arn(self.shard.stream().api_arn());
+            .set_stream_arn(self.shard.stream().api_arn())
+            .customize()
+            .interceptor(self.date.clone());
         let (timeout, meters) = (self.timeout, meters.clone());
         #[cfg(feature = "fast-decode")]
         if self.fast {
             return Box::pin(async move {
                 let records = crate::fast::FastDecode::default();
-                let request = request.customize().interceptor(records.clone());
+                let request = request.interceptor(records.clone());
                 let mut event = read(request.send(), timeout, &meters).await;
                 if let (Event::Page(Ok(page)), Some(records)) = (&mut event, records.take()) {
                     page.records = records;
@@ -143,13 +154,14 @@ fn timed_out(after: Duration) -> ServiceFailure {
     ServiceFailure::local(FailureKind::Timeout, format!("no answer within {} ms", after.as_millis()))
 }
 
-fn page(output: GetRecordsOutput) -> Result<Page, ServiceFailure> {
-    let records = output
-        .records
-        .into_iter()
-        .map(SourceRecord::try_from)
-        .collect::<Result<_, _>>()
-        .map_err(|problem| ServiceFailure::local(FailureKind::Other, problem.to_string()))?;
+fn page(mut output: GetRecordsOutput) -> Result<Page, ServiceFailure> {
+    // Ten thousand at a time: they are not moved before they are taken apart.
+    let mut records = Vec::with_capacity(output.records.len());
+    for record in &mut output.records {
+        let record = SourceRecord::try_from(record)
+            .map_err(|problem| ServiceFailure::local(FailureKind::Other, problem.to_string()))?;
+        records.push(record);
+    }
     // Children are a hint; who needs them all lists the shards. One that cannot be read must not keep the end back.
     let children = output
         .child_shards

@@ -9,6 +9,7 @@
 
 mod formats;
 mod machine;
+mod plot;
 mod read;
 mod report;
 mod testkit;

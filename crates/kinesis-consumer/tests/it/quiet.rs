@@ -91,6 +91,38 @@ async fn routine_logs_nothing_at_info_or_above() {
     assert_eq!(captured.lines(""), Vec::<String>::new());
 }
 
+/// S-074, S-075: a poll period above the interval of checkpoints is a choice like any other: no error, no line, and every
+/// record comes. The stored position moves once per poll and no faster.
+#[tokio::test(start_paused = true)]
+async fn a_poll_period_above_the_checkpoint_interval_is_accepted_silently() {
+    let captured = Captured::start();
+    let world = World::new(1);
+    let journal = Journal::default();
+    let period = Duration::from_secs(7);
+    let consumer = world
+        .consumer("w1")
+        .checkpoint_interval(Duration::from_secs(1))
+        .poll(kinesis_consumer::poll::PollConfig::default().poll_period(period))
+        .for_each(journal.handler("w1"));
+    let handle = consumer.build().unwrap().spawn();
+    for number in 0..60 {
+        world.put(number, number + 1, 1);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    journal.until_distinct(60).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let mut moves = world.leases.writes_of("shardId-000000000000");
+    moves.dedup_by(|later, earlier| later.1.checkpoint == earlier.1.checkpoint);
+    // The first two are the new row and its first poll.
+    let apart: Vec<_> = moves[1..].windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
+    assert!(
+        apart.len() >= 7 && apart.iter().all(|time| *time >= period - Duration::from_secs(1)),
+        "{apart:?}"
+    );
+    assert!(stop(&handle).await.is_clean());
+    assert_eq!(captured.lines(""), Vec::<String>::new());
+}
+
 /// F-40: a handler that hangs for ten minutes: one warning per `stuck_after` with shard, position and duration, and the
 /// age of the last progress as a gauge; the other shard is fine.
 #[tokio::test(start_paused = true)]

@@ -55,6 +55,30 @@ async fn what_is_missing_or_blank_is_refused_by_its_name() {
     with(APPLICATION, STREAM).build().unwrap();
 }
 
+/// S-073, S-078: a poll period longer than a lease lives is refused, unless shards are not polled; as long as that it is
+/// fine.
+#[tokio::test]
+async fn a_poll_period_longer_than_a_lease_lives_is_refused() {
+    use kinesis_consumer::lease::LeaseConfig;
+    use kinesis_consumer::poll::PollConfig;
+
+    let secs = Duration::from_secs;
+    let polling = |period: Duration, expiry: Duration| {
+        Consumer::builder(TestKinesis::new().client(), APPLICATION, STREAM)
+            .lease_store(MemoryStore::new())
+            .lease(LeaseConfig::default().expiry(expiry))
+            .poll(PollConfig::default().poll_period(period))
+    };
+    let built = |builder: ConsumerBuilder| builder.for_each(done as Handler).build();
+    for expiry in [10, 60] {
+        built(polling(secs(expiry), secs(expiry))).unwrap();
+        let error = built(polling(secs(expiry) + Duration::from_millis(1), secs(expiry))).unwrap_err();
+        assert_eq!(error.field(), "poll_period");
+        assert!(error.to_string().contains("expiry of a lease"), "{error}");
+    }
+    built(polling(secs(3_600), secs(10)).enhanced_fan_out("billing")).unwrap();
+}
+
 /// S-009, S-117: settings that cannot be used are refused when the consumer is built, by their name and without a panic;
 /// also absurdly large ones, and those of the parts.
 #[tokio::test]

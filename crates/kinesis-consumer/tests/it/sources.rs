@@ -10,10 +10,11 @@ use kinesis_consumer::core::directory::ShardInfo;
 use kinesis_consumer::core::source::{
     OpenShard, ShardReader, ShardSource, SourceBatch, SourceError, SourceEvent, SourceRecord,
 };
+use kinesis_consumer::efo::{EfoConfig, EfoSource};
 use kinesis_consumer::lease::LeaseConfig;
-use kinesis_consumer::poll::PollConfig;
+use kinesis_consumer::poll::{PollConfig, PollSource};
 use kinesis_consumer::{ConsumerBuilder, Record, RecordAck};
-use kinesis_core::{PartitionKey, SequenceNumber, ShardId, StartPosition};
+use kinesis_core::{PartitionKey, SequenceNumber, ShardId, ShardRef, StartPosition};
 use kinesis_testkit::{Fault, Operation, TestKinesis};
 use tokio::time::Instant;
 
@@ -125,7 +126,7 @@ impl Kind {
 
 const SHARD: &str = "shardId-000000000000";
 
-/// S-049, S-109: checkpoints: a failing record holds the position back, a restart goes on strictly after what is stored.
+/// S-049, S-050, S-109: checkpoints: a failing record holds the position back, a restart goes on strictly after what is stored.
 #[tokio::test(start_paused = true)]
 async fn checkpoints_are_the_same_over_every_source() {
     for kind in KINDS {
@@ -148,6 +149,36 @@ async fn checkpoints_are_the_same_over_every_source() {
         journal.until_distinct(4).await;
         assert_eq!(journal.all()[0].number, 6, "{kind:?}");
         assert!(stop(&handle).await.is_clean());
+    }
+}
+
+/// S-050: the same without leases: who reads named shards by themselves has the position of each record, and goes on
+/// strictly after it, with either source.
+#[tokio::test(start_paused = true)]
+async fn shards_read_by_name_go_on_after_a_captured_position() {
+    let world = World::new(1);
+    world.put(0, 10, 3);
+    let poll = PollSource::new(world.kinesis.client(), PollConfig::default()).unwrap();
+    let efo = EfoSource::new(world.kinesis.client(), EfoConfig::new("billing")).unwrap();
+    let sources: [Arc<dyn ShardSource>; 2] = [Arc::new(poll), Arc::new(efo)];
+    for source in sources {
+        let shard = ShardRef::new(STREAM.parse().unwrap(), SHARD.parse().unwrap());
+        let read = async |start: StartPosition, count: usize| {
+            let mut reader = source.open(OpenShard::new(shard.clone(), start));
+            let mut records = Vec::new();
+            while records.len() < count {
+                if let SourceEvent::Records(batch) = reader.next().await.unwrap() {
+                    records.extend(batch.records);
+                }
+            }
+            reader.close().await;
+            records
+        };
+        let all = read(StartPosition::TrimHorizon, 10).await;
+        let captured = all[5].sequence.clone();
+        let rest = read(StartPosition::AfterSequenceNumber { sequence: captured }, 4).await;
+        let numbers: Vec<_> = rest.iter().map(|record| record.sequence.clone()).collect();
+        assert_eq!(numbers, all[6..].iter().map(|record| record.sequence.clone()).collect::<Vec<_>>());
     }
 }
 
@@ -206,14 +237,14 @@ async fn balance_and_resharding_are_the_same_over_every_source() {
     }
 }
 
-/// S-048, R-01: while a read waits for its answer, for as long as it likes, positions are stored within
+/// S-048, S-111, R-01: while a read waits for its answer, for as long as it likes, positions are stored within
 /// `checkpoint_interval` and leases are renewed within `heartbeat_interval`, whatever the settings of polling.
 #[tokio::test(start_paused = true)]
 async fn a_waiting_read_holds_up_no_checkpoint_and_no_renewal() {
     let secs = Duration::from_secs;
     for (interval, heartbeat, poll_period, idle) in [
         (secs(1), secs(3), Duration::ZERO, secs(1)),
-        (Duration::from_millis(100), secs(1), secs(60), secs(1)),
+        (Duration::from_millis(100), secs(1), secs(10), secs(1)),
         (secs(2), secs(5), secs(3), secs(30)),
         (secs(7), secs(2), Duration::ZERO, secs(3600)),
     ] {

@@ -10,8 +10,9 @@ pub use date::DateHeader;
 pub use directory::KinesisDirectory;
 pub use failure::{FailureKind, ServiceFailure};
 
-use aws_sdk_kinesis::primitives::DateTime;
+use aws_sdk_kinesis::primitives::{Blob, DateTime};
 use aws_sdk_kinesis::types;
+use bytes::Bytes;
 
 use crate::directory::ShardInfo;
 use crate::source::SourceRecord;
@@ -62,17 +63,27 @@ impl TryFrom<types::Record> for SourceRecord {
     type Error = InvalidSequenceNumber;
 
     /// Takes the record apart without copying payload or key.
-    fn try_from(record: types::Record) -> Result<Self, InvalidSequenceNumber> {
-        let mut taken = Self::new(
-            record.sequence_number.parse()?,
-            record.partition_key.map(PartitionKey::from),
-            record.data.into_bytes(),
-        );
-        taken.arrived_at = record.approximate_arrival_timestamp.as_ref().map(timestamp);
-        if record.encryption_type == Some(types::EncryptionType::Kms) {
-            taken.encryption = Encryption::Kms;
-        }
-        Ok(taken)
+    fn try_from(mut record: types::Record) -> Result<Self, InvalidSequenceNumber> {
+        Self::try_from(&mut record)
+    }
+}
+
+impl TryFrom<&mut types::Record> for SourceRecord {
+    type Error = InvalidSequenceNumber;
+
+    /// Takes payload and key out of the record, where it lies: a page of records is taken apart without moving them.
+    fn try_from(record: &mut types::Record) -> Result<Self, InvalidSequenceNumber> {
+        let encryption = match record.encryption_type {
+            Some(types::EncryptionType::Kms) => Encryption::Kms,
+            _ => Encryption::None,
+        };
+        Ok(Self {
+            sequence: record.sequence_number.parse()?,
+            partition_key: record.partition_key.take().map(PartitionKey::from),
+            data: std::mem::replace(&mut record.data, Blob::new(Bytes::new())).into_bytes(),
+            arrived_at: record.approximate_arrival_timestamp.as_ref().map(timestamp),
+            encryption,
+        })
     }
 }
 

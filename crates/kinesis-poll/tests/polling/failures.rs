@@ -7,7 +7,7 @@ use crate::support::*;
 use kinesis_core::StartPosition;
 use kinesis_core::source::{OpenShard, ShardReader, SourceError, SourceEvent};
 use kinesis_poll::PollConfig;
-use kinesis_testkit::{Fault, Operation};
+use kinesis_testkit::{Fault, Operation, Outcome};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -178,4 +178,18 @@ async fn an_unreachable_service_is_said_once() {
     kinesis.faults().clear();
     assert!(matches!(reader.next().await.unwrap(), SourceEvent::Recovered));
     assert_eq!(read(&mut reader, 1).await.payloads, expected(0..1));
+}
+
+/// F-24: connections that are retired and calls that are refused unread cost no record and no order.
+#[tokio::test(start_paused = true)]
+async fn retired_connections_cost_no_record() {
+    let kinesis = service(1);
+    kinesis_testkit::scenarios::retired_connections(&kinesis);
+    put(&kinesis, 0..400);
+    let mut reader = reader(&kinesis, StartPosition::TrimHorizon, PollConfig::default().max_records(2));
+    let heard = read(&mut reader, 400).await;
+    assert_eq!(heard.payloads, expected(0..400));
+    assert!(heard.others.is_empty(), "short trouble is not worth a word: {heard:?}");
+    let lost = kinesis.calls_log().iter().filter(|call| call.outcome == Outcome::Disconnected).count();
+    assert!(lost >= 10, "{lost} calls were turned away");
 }

@@ -107,7 +107,7 @@ async fn a_read_asks_for_as_many_records_as_set() {
     }
 }
 
-/// S-085: the recorded trace of a plain polling loop: iterator once, then each next iterator, to the end of the shard.
+/// S-085, S-248: the recorded trace of a plain polling loop: iterator once, then each next iterator, to the end of the shard.
 #[tokio::test(start_paused = true)]
 async fn without_options_the_calls_are_those_of_a_plain_loop() {
     let kinesis = service(1);

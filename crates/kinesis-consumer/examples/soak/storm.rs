@@ -56,7 +56,7 @@ impl Storm {
         rule = rule.during(Duration::from_millis(self.random.u64(2_000..90_000)));
         let one_shard = self.random.u32(0..3) > 0;
         if one_shard && operation != Operation::ListShards {
-            rule = rule.shard(&self.random.choice(shards).cloned().unwrap_or_default());
+            rule = rule.shard(self.random.choice(shards).cloned().unwrap_or_default());
         }
         if self.random.u32(0..3) > 0 {
             rule = rule.chance(self.random.f64());

@@ -334,7 +334,7 @@ async fn idle_connections_that_are_reset_lose_nothing() {
     for options in [ServeOptions::new(), ServeOptions::new().tls()] {
         let builder = TestKinesis::builder().without(Rule::SubscribeInUse).subscription_life(100 * MS);
         let (kinesis, server) = served(builder, options.idle_timeout(300 * MS), 1).await;
-        let source = EfoSource::new(&client(&kinesis, &server), eager()).unwrap();
+        let source = EfoSource::new(client(&kinesis, &server), eager()).unwrap();
         let mut reader = source.reader(OpenShard::new(shard(0), StartPosition::TrimHorizon));
         for n in 0..3 {
             put(&kinesis, n..n + 1);

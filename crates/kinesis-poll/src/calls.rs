@@ -10,7 +10,7 @@ use aws_sdk_kinesis::types::ShardIteratorType;
 use kinesis_core::aws::{DateHeader, FailureKind, ServiceFailure, date_time};
 use kinesis_core::directory::ShardInfo;
 use kinesis_core::source::SourceRecord;
-use kinesis_core::{ShardRef, StartPosition, Timestamp};
+use kinesis_core::{ShardRef, StartPosition};
 use tokio::time::Instant;
 
 use crate::PollConfig;
@@ -27,8 +27,6 @@ pub(crate) struct Calls {
     shard: ShardRef,
     max_records: i32,
     timeout: Duration,
-    /// The service's time, from the last answer to GetRecords.
-    date: DateHeader,
     #[cfg(feature = "fast-decode")]
     fast: bool,
 }
@@ -41,7 +39,6 @@ impl Calls {
             shard,
             max_records,
             timeout: config.attempt_timeout,
-            date: DateHeader::default(),
             #[cfg(feature = "fast-decode")]
             fast: false,
         }
@@ -102,27 +99,19 @@ impl Calls {
         })
     }
 
-    /// The service's time, if the last GetRecords was answered.
-    pub(crate) fn service_time(&self) -> Option<Timestamp> {
-        self.date.get()
-    }
-
-    pub(crate) fn get_records(&mut self, iterator: String, meters: &Meters) -> Pending {
-        self.date = DateHeader::default();
+    pub(crate) fn get_records(&self, iterator: String, meters: &Meters) -> Pending {
         let request = self
             .client
             .get_records()
             .shard_iterator(iterator)
             .limit(self.max_records)
-            .set_stream_arn(self.shard.stream().api_arn())
-            .customize()
-            .interceptor(self.date.clone());
+            .set_stream_arn(self.shard.stream().api_arn());
         let (timeout, meters) = (self.timeout, meters.clone());
         #[cfg(feature = "fast-decode")]
         if self.fast {
             return Box::pin(async move {
                 let records = crate::fast::FastDecode::default();
-                let request = request.interceptor(records.clone());
+                let request = request.customize().interceptor(records.clone());
                 let mut event = read(request.send(), timeout, &meters).await;
                 if let (Event::Page(Ok(page)), Some(records)) = (&mut event, records.take()) {
                     page.records = records;

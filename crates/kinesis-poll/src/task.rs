@@ -55,9 +55,6 @@ impl Task {
                 }
                 Action::GetRecords { iterator } => {
                     happened = Some(self.calls.get_records(iterator, &self.meters).await);
-                    if let Some(time) = self.calls.service_time() {
-                        self.machine.learn_time(Instant::now().into_std(), time);
-                    }
                 }
                 Action::WaitUntil(due) => {
                     drop(reserved.take());

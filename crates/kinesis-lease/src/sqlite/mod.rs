@@ -16,7 +16,7 @@ use sqlx::sqlite::{
     SqliteArguments, SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions,
     SqliteSynchronous,
 };
-use sqlx::{AssertSqlSafe, Sqlite, SqliteConnection};
+use sqlx::{AssertSqlSafe, Connection as _, Sqlite, SqliteConnection};
 
 use crate::columns::{self, FIELDS, KEY, Value, again};
 use crate::memory::{cursor_key, cursor_of};
@@ -177,7 +177,28 @@ impl SqliteStore {
         &self,
         writes: &[LeaseWrite],
     ) -> Result<Vec<Result<Outcome, StoreError>>, sqlx::Error> {
-        let mut transaction = self.pool.begin_with("BEGIN IMMEDIATE").await?;
+        let mut connection = self.pool.acquire().await?;
+        let results = self.apply_on(&mut connection, writes).await;
+        if results.is_err() {
+            // On a full disk SQLite ends the transaction by itself, and the connection would believe in it for ever.
+            connection.close_on_drop();
+        }
+        results
+    }
+
+    async fn setup_on(&self, connection: &mut SqliteConnection) -> Result<(), StoreError> {
+        let begin = connection.begin_with("BEGIN IMMEDIATE").await;
+        let mut transaction = begin.map_err(|error| self.failed(error))?;
+        schema::setup(&mut transaction, &self.table, &self.file).await?;
+        transaction.commit().await.map_err(|error| self.failed(error))
+    }
+
+    async fn apply_on(
+        &self,
+        connection: &mut SqliteConnection,
+        writes: &[LeaseWrite],
+    ) -> Result<Vec<Result<Outcome, StoreError>>, sqlx::Error> {
+        let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
         let mut results = Vec::with_capacity(writes.len());
         for write in writes {
             results.push(self.apply_one(&mut transaction, write).await?);
@@ -296,10 +317,12 @@ fn bind_key<'q>(
 #[async_trait]
 impl LeaseStore for SqliteStore {
     async fn setup(&self) -> Result<(), StoreError> {
-        let begin = self.pool.begin_with("BEGIN IMMEDIATE").await;
-        let mut transaction = begin.map_err(|error| self.failed(error))?;
-        schema::setup(&mut transaction, &self.table, &self.file).await?;
-        transaction.commit().await.map_err(|error| self.failed(error))
+        let mut connection = self.pool.acquire().await.map_err(|error| self.failed(error))?;
+        let result = self.setup_on(&mut connection).await;
+        if result.is_err() {
+            connection.close_on_drop();
+        }
+        result
     }
 
     async fn get(&self, keys: &[LeaseKey]) -> Result<Vec<Option<Lease>>, StoreError> {

@@ -3,11 +3,9 @@
 //! Each [`step`](PollMachine::step) takes what happened and says what to do. The reader around it does the calls and
 //! the waiting, and nothing else.
 
-mod clock;
 mod cursor;
 mod pace;
 mod share;
-mod trial;
 mod trouble;
 
 #[cfg(test)]
@@ -113,12 +111,11 @@ struct HeldIterator {
 impl PollMachine {
     /// Polls `shard` from `start`; `seed` makes the jitter repeatable.
     pub(crate) fn new(shard: ShardRef, start: StartPosition, config: &PollConfig, seed: u64) -> Self {
-        let pace = Pace::new(config, shard.shard().as_str(), seed.rotate_left(32));
         Self {
             shard,
             max_attempts: config.max_attempts,
             denied_attempts: config.denied_attempts,
-            pace,
+            pace: Pace::new(config, seed.rotate_left(32)),
             trouble: Trouble::new(config, seed),
             asked: start.clone(),
             cursor: Cursor::new(start, config.latest_margin),
@@ -151,11 +148,6 @@ impl PollMachine {
             return Action::Emit(event);
         }
         if self.over { Action::Done } else { self.next_call(now) }
-    }
-
-    /// The answer to the last GetRecords told the service's time, to the second.
-    pub(crate) fn learn_time(&mut self, now: Instant, time: Timestamp) {
-        self.pace.learn_time(now, time);
     }
 
     /// Whether the next step makes a call or waits for one: there is nothing to hand out, and no end.
@@ -236,7 +228,7 @@ impl PollMachine {
             Some(token) => token.is_empty() && !page.children.is_empty(),
         };
         self.worked = true;
-        self.pace.answered(caught_up);
+        self.pace.answered(now, caught_up);
         if self.trouble.end() {
             self.outbox.push_back(SourceEvent::Recovered);
         }
@@ -275,8 +267,8 @@ impl PollMachine {
                 self.count(now, GET_RECORDS, failure)
             }
             kind => {
-                if kind == FailureKind::Throttled && self.pace.refused() {
-                    return Ok(());
+                if kind == FailureKind::Throttled {
+                    self.pace.refused(now);
                 }
                 self.take_failure(now, GET_RECORDS, failure)
             }

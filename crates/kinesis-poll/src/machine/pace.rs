@@ -2,8 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use kinesis_core::Timestamp;
-
 use super::share::Share;
 use crate::PollConfig;
 
@@ -19,12 +17,12 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    pub(super) fn new(config: &PollConfig, shard: &str, seed: u64) -> Self {
+    pub(super) fn new(config: &PollConfig, seed: u64) -> Self {
         Self {
             floor: config.floor(),
             idle: config.idle_interval,
             period: config.poll_period,
-            share: Share::new(config.floor(), shard, seed),
+            share: Share::new(config.floor(), seed),
             sent_at: None,
             spacing: Duration::ZERO,
         }
@@ -36,27 +34,16 @@ impl Pace {
         self.spacing = self.floor.max(self.period);
     }
 
-    /// The answer of the read told the service's time.
-    pub(super) fn learn_time(&mut self, now: Instant, time: Timestamp) {
-        if let Some(sent) = self.sent_at {
-            self.share.learn_time(sent, now, time);
-        }
-    }
-
     /// The answer came: whether it reaches the tip of the shard.
-    pub(super) fn answered(&mut self, caught_up: bool) {
-        let Some(sent) = self.sent_at else { return };
-        let least = self.share.accepted(sent).max(self.period);
+    pub(super) fn answered(&mut self, now: Instant, caught_up: bool) {
+        self.share.accepted(now);
+        let least = self.share.spacing().max(self.period);
         self.spacing = if caught_up { least.max(self.idle) } else { least };
     }
 
-    /// The shard refused, because its reads were used up. Whether the pace says when to try again; otherwise the delays
-    /// after failures come on top.
-    pub(super) fn refused(&mut self) -> bool {
-        let Some(sent) = self.sent_at else { return false };
-        let (spacing, is_all) = self.share.refused(sent);
-        self.spacing = spacing.max(self.floor).max(self.period);
-        is_all && self.period.is_zero()
+    /// The shard refused, because its reads were used up. When to try again is for the delays after failures to say.
+    pub(super) fn refused(&mut self, now: Instant) {
+        self.share.refused(now);
     }
 
     /// The last GetRecords brought nothing because its iterator had expired: it does not count as the poll of its

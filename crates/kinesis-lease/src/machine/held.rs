@@ -189,7 +189,7 @@ impl Machine {
         let Some(held) = self.held.get_mut(key) else { return };
         let Some(closing) = held.flight.take() else { return };
         match result {
-            Ok(Outcome::Applied(row)) if closing => self.close(key, &row),
+            Ok(Outcome::Applied(row)) if closing => self.close(now, key, &row),
             Ok(Outcome::Applied(row)) => {
                 let valid_from = if mutant::is_on(Mutant::BeliefFromReply) { now } else { started };
                 let done = held.confirmed(row, valid_from);
@@ -220,7 +220,7 @@ impl Machine {
             None => false,
         };
         if held.unsure.is_some_and(|unsure| unsure.closing) && released {
-            self.close(key, &row);
+            self.close(now, key, &row);
         } else if row.token.is_none() && row.owner.is_none() {
             // No worker leaves a row like that: neither a taking nor an end of ours.
             self.lose(key, LossReason::Changed);
@@ -252,8 +252,9 @@ impl Machine {
     }
 
     /// The tenure ended as it was asked to.
-    fn close(&mut self, key: &LeaseKey, row: &Lease) {
+    fn close(&mut self, now: Instant, key: &LeaseKey, row: &Lease) {
         let Some(mut held) = self.held.remove(key) else { return };
+        self.kcl.handed_back(now, &self.me, row);
         tracing::debug!(%key, checkpoint = %row.checkpoint, "lease given up");
         let ended = matches!(held.closing, Some(Closing::End { .. }));
         let closing = match held.closing.take() {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use kinesis_core::WorkerId;
-use kinesis_core::lease::{LeaseKey, LeaseWrite, Outcome, StoreError, TenureToken};
+use kinesis_core::lease::{Lease, LeaseKey, LeaseWrite, Outcome, StoreError, TenureToken};
 
 use super::observe::Seen;
 use super::{Machine, Phase, Purpose};
@@ -45,6 +45,13 @@ impl Kcl {
     #[cfg(test)]
     pub(super) fn simulated() -> Self {
         Self { coordination: SIMULATED.get(), ..Self::default() }
+    }
+
+    /// A lease that we held was released, to ourselves if whoever had asked for it does not want it any more.
+    pub(super) fn handed_back(&mut self, now: Instant, me: &WorkerId, row: &Lease) {
+        if row.owner.as_ref() == Some(me) && row.token.is_none() && !row.is_finished() {
+            self.asked.insert(row.key.clone(), now);
+        }
     }
 
     /// Whether a row under our name and without a token is ours to begin with.
@@ -162,7 +169,7 @@ impl Machine {
         &self,
         key: &LeaseKey,
         purpose: Purpose,
-        write: impl FnOnce(&kinesis_core::lease::Lease) -> LeaseWrite,
+        write: impl FnOnce(&Lease) -> LeaseWrite,
     ) -> Option<(LeaseWrite, Purpose)> {
         self.seen.get(key).map(|seen| (write(&seen.row), purpose))
     }
@@ -314,7 +321,7 @@ impl Machine {
     }
 
     /// Only workers of the KCL count on in rows without a token.
-    pub(super) fn notice_kcl(&mut self, row: &kinesis_core::lease::Lease) {
+    pub(super) fn notice_kcl(&mut self, row: &Lease) {
         let Some(seen) = self.seen.get(&row.key) else { return };
         let Some(owner) = row.owner.as_ref().filter(|_| !self.kcl.told) else { return };
         let without_token = row.token.is_none() && seen.row.token.is_none();

@@ -62,6 +62,12 @@ async fn java_and_rust_share_one_table() {
 
     // Rust joins while orders come in, and takes over from Java, which leaves its name in its rows.
     let before = fleet.put_count();
+    fleet
+        .until("Java has caught up", async || {
+            let done: BTreeSet<usize> = java.orders().union(&first).copied().collect();
+            (1..=before).all(|order| done.contains(&order))
+        })
+        .await;
     let rust = Rust::start(&fleet, "rust-2");
     until_shared(&fleet, "java-1", "rust-2").await;
     let by_java = java.stop().await;

@@ -10,7 +10,6 @@ use kinesis_core::backoff::{Backoff, BackoffConfig};
 use kinesis_core::directory::ShardInfo;
 use kinesis_core::lease::{Lease, LeaseKey, LeaseStore, LeaseWrite, Outcome, ScanRequest, StoreError};
 use kinesis_core::{ApplicationName, StreamRef};
-use tokio::time::Instant;
 
 use crate::discovery::{self, Start};
 use crate::identity::StreamIdentity;
@@ -78,7 +77,7 @@ impl Calls {
 
     /// All rows of our stream.
     pub(super) async fn look(&self) -> Result<Look, Failure> {
-        let started = Instant::now().into_std();
+        let started = super::now();
         let mut look = Look { started, rows: Vec::new(), unreadable: Vec::new() };
         let mut cursor = None;
         loop {

@@ -76,7 +76,7 @@ pub(super) async fn run(
         while let Ok(request) = asked.try_recv() {
             waiting.extend(request);
         }
-        let began = Instant::now().into_std();
+        let began = super::now();
         let shards = directory.list().await;
         // Workers that started together should not go on listing at the same moments.
         let jittered = interval.mul_f64(1.0 + random.f64() * JITTER);

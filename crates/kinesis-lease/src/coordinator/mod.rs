@@ -14,7 +14,7 @@ mod tenure;
 mod worker;
 
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kinesis_core::WorkerId;
 use tokio::sync::{mpsc, oneshot};
@@ -31,6 +31,11 @@ use command::{Command, Waiting};
 
 /// How much longer than its deadline a shutdown waits for the lease task's report.
 const REPORT_GRACE: Duration = Duration::from_secs(1);
+
+/// The time by the runtime's clock, as the machine takes it.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
 
 /// Shares the shards of a stream with the other workers of an application.
 ///

@@ -9,6 +9,7 @@ use tokio::time::sleep;
 
 use super::boot::{Stage, start_error};
 use super::calls::Calls;
+use super::now;
 use crate::machine::Look;
 use crate::{Coordination, LeaseConfig, StartError};
 
@@ -39,7 +40,6 @@ pub(super) async fn watch(
     if !still.is_empty() {
         tracing::info!(worker = %name, leases = still.len(), "leases are held under our name, watching them");
     }
-    let now = || tokio::time::Instant::now().into_std();
     let mut failures = 0;
     while !still.is_empty() && now() < began + config.expiry {
         sleep(config.look_interval.min(config.expiry)).await;

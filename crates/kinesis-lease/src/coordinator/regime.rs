@@ -8,6 +8,7 @@ use kinesis_core::WorkerId;
 
 use super::boot::{Parts, Stage, start_error};
 use super::calls::{Calls, Failure, limited};
+use super::now;
 use crate::{Coordination, LeaseWarning, Regime, RegimeProbe, RegimeSighting, StartError, TableTenants};
 
 /// The probe makes some calls one after the other.
@@ -180,10 +181,6 @@ impl RegimeWatch {
             _ => false,
         }
     }
-}
-
-fn now() -> Instant {
-    tokio::time::Instant::now().into_std()
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ use super::calls::{Calls, Discovery, Failure};
 use super::command::{Command, Reply, Waiting};
 use super::events::EventSender;
 use super::hints::Hints;
+use super::now;
 use super::regime::{RegimeLook, RegimeWatch};
 use crate::discovery::Start;
 use crate::identity::StreamIdentity;
@@ -86,10 +87,6 @@ struct Running {
     owned: BTreeMap<(LeaseKey, TenureToken), OwnershipGuard>,
     stopping: Option<(Instant, Option<oneshot::Sender<ReleaseReport>>)>,
     receiver_gone: CancellationToken,
-}
-
-fn now() -> Instant {
-    tokio::time::Instant::now().into_std()
 }
 
 impl Running {

@@ -73,6 +73,21 @@ impl Failure {
     }
 }
 
+/// The answer about `table`, or `None` where there is no such table.
+pub(super) fn if_table<T, E>(
+    table: &str,
+    result: Result<T, SdkError<E, HttpResponse>>,
+) -> Result<Option<T>, StoreError>
+where
+    E: ProvideErrorMetadata + std::error::Error + 'static,
+{
+    match result.map_err(|error| Failure::new(&error)) {
+        Ok(answer) => Ok(Some(answer)),
+        Err(failure) if failure.kind == Kind::NoTable => Ok(None),
+        Err(failure) => Err(failure.into_store_error(table)),
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(code) = &self.code {

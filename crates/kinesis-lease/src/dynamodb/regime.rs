@@ -9,7 +9,7 @@ use kinesis_core::clock::{Clock as _, SystemClock};
 use kinesis_core::lease::StoreError;
 
 use super::DynamoDbStore;
-use super::error::{Failure, Kind};
+use super::error::if_table;
 use super::item::{self, Item, KEY};
 use crate::{Regime, RegimeProbe, RegimeSighting, TableTenants};
 
@@ -42,13 +42,6 @@ const SUPPORTS_ONE_TABLE: i64 = 1;
 /// How many rows of the metrics are looked at.
 const METRICS_SAMPLE: i32 = 25;
 
-/// What a table has under a key.
-enum Found {
-    NoTable,
-    Nothing,
-    Item(Item),
-}
-
 impl DynamoDbStore {
     /// The name of another table of the application's, beside the lease table.
     fn beside(&self, what: &str) -> String {
@@ -60,41 +53,29 @@ impl DynamoDbStore {
         }
     }
 
-    async fn find(&self, table: &str, attribute: &str, key: &str) -> Result<Found, StoreError> {
+    /// What a table has under a key, if there is such a table.
+    async fn find(&self, table: &str, attribute: &str, key: &str) -> Result<Option<Item>, StoreError> {
         let call = self.client.get_item().table_name(table).key(attribute, item::text(key));
-        match Box::pin(call.consistent_read(true).send()).await {
-            Ok(answer) => Ok(answer.item.map_or(Found::Nothing, Found::Item)),
-            Err(error) => match Failure::new(&error) {
-                failure if failure.kind == Kind::NoTable => Ok(Found::NoTable),
-                failure => Err(failure.into_store_error(table)),
-            },
-        }
+        let answer = if_table(table, Box::pin(call.consistent_read(true).send()).await)?;
+        Ok(answer.and_then(|answer| answer.item))
     }
 
     /// An item of the coordinators, in the table that was made for them or in the lease table.
     async fn state_item(&self, key: &str) -> Result<Option<(String, Item)>, StoreError> {
         let beside = self.beside(STATE_TABLE);
-        if let Found::Item(found) = self.find(&beside, STATE_KEY, key).await? {
+        if let Some(found) = self.find(&beside, STATE_KEY, key).await? {
             return Ok(Some((beside, found)));
         }
         let table = self.settings.table.clone();
-        Ok(match self.find(&table, KEY, key).await? {
-            Found::Item(found) => Some((table, found)),
-            Found::Nothing | Found::NoTable => None,
-        })
+        Ok(self.find(&table, KEY, key).await?.map(|found| (table, found)))
     }
 
     /// The newest row of the workers' metrics in their own table.
     async fn newest_metrics(&self) -> Result<Option<RegimeSighting>, StoreError> {
         let table = self.beside(METRICS_TABLE);
         let call = self.client.scan().table_name(&table).limit(METRICS_SAMPLE).consistent_read(true);
-        let rows = match Box::pin(call.send()).await {
-            Ok(answer) => answer.items.unwrap_or_default(),
-            Err(error) => match Failure::new(&error) {
-                failure if failure.kind == Kind::NoTable => return Ok(None),
-                failure => return Err(failure.into_store_error(&table)),
-            },
-        };
+        let Some(answer) = if_table(&table, Box::pin(call.send()).await)? else { return Ok(None) };
+        let rows = answer.items();
         let newest =
             rows.iter().filter_map(|row| Some((seconds(row, UPDATED)?, text(row, METRICS_KEY)?))).max();
         Ok(newest.map(|(updated, worker)| {
@@ -159,7 +140,7 @@ impl DynamoDbStore {
         }
         // In the lease table only where all workers know by their version that there are other items than leases in it.
         let table = self.settings.table.clone();
-        if let Found::Item(state) = self.find(&table, KEY, MIGRATION).await?
+        if let Some(state) = self.find(&table, KEY, MIGRATION).await?
             && text(&state, VERSION) != Some("CLIENT_VERSION_2X")
         {
             row.push((item::ENTITY_TYPE, item::text(METRICS_TYPE)));
@@ -181,15 +162,13 @@ impl DynamoDbStore {
                     .expression_attribute_values(":type", item::text(METRICS_TYPE));
             }
             match Box::pin(call.send()).await {
-                Ok(_) => {}
                 Err(error)
                     if error
                         .as_service_error()
                         .is_some_and(|error| error.is_conditional_check_failed_exception()) => {}
-                Err(error) => match Failure::new(&error) {
-                    failure if failure.kind == Kind::NoTable => {}
-                    failure => return Err(failure.into_store_error(&table)),
-                },
+                result => {
+                    if_table(&table, result)?;
+                }
             }
         }
         Ok(())
@@ -211,13 +190,8 @@ impl DynamoDbStore {
                 .expression_attribute_names(format!("#n{number}"), *name)
                 .expression_attribute_values(format!(":v{number}"), value.clone());
         }
-        match Box::pin(call.update_expression(format!("SET {}", sets.join(", "))).send()).await {
-            Ok(_) => Ok(true),
-            Err(error) => match Failure::new(&error) {
-                failure if failure.kind == Kind::NoTable => Ok(false),
-                failure => Err(failure.into_store_error(table)),
-            },
-        }
+        let call = call.update_expression(format!("SET {}", sets.join(", ")));
+        Ok(if_table(table, Box::pin(call.send()).await)?.is_some())
     }
 }
 

@@ -13,7 +13,7 @@ use kinesis_core::lease::StoreError;
 
 use super::DynamoDbStore;
 use super::config::{NewTable, TableBilling};
-use super::error::{Failure, Kind};
+use super::error::{Failure, Kind, if_table};
 use super::item::{self, KEY};
 use super::layout::{TableLayout, same_stream};
 
@@ -66,13 +66,8 @@ impl DynamoDbStore {
 
     async fn describe(&self) -> Result<Option<TableDescription>, StoreError> {
         let call = self.client.describe_table().table_name(&self.settings.table);
-        match Box::pin(call.send()).await {
-            Ok(answer) => Ok(answer.table),
-            Err(error) => match Failure::new(&error) {
-                failure if failure.kind == Kind::NoTable => Ok(None),
-                failure => Err(failure.into_store_error(&self.settings.table)),
-            },
-        }
+        let answer = if_table(&self.settings.table, Box::pin(call.send()).await)?;
+        Ok(answer.and_then(|answer| answer.table))
     }
 
     /// Makes the table; `false` when somebody else is making it or removing it.

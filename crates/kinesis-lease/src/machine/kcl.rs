@@ -276,15 +276,15 @@ impl Machine {
         let mut writes = Vec::new();
         let may_steal = self.may_steal(now);
         for key in most.workable.iter().take(count) {
-            let Some(seen) = self.seen.get(key) else { continue };
-            if seen.row.token.is_some() {
+            if self.seen.get(key).is_some_and(|seen| seen.row.token.is_some()) {
                 tracing::debug!(%key, "lease of a busier worker asked for");
-                writes.push((ops::request(&seen.row, &me), Purpose::Request));
+                writes.extend(self.write_to(key, Purpose::Request, |row| ops::request(row, &me)));
                 self.kcl.asked.insert(key.clone(), now);
             } else if may_steal {
                 tracing::debug!(%key, "lease of a busier worker of the KCL taken");
-                let token = TenureToken::from_random(self.random.u128(..));
-                writes.push((ops::take(&seen.row, &me, token), Purpose::Steal { token, again: false }));
+                let token = self.fresh_token();
+                let purpose = Purpose::Steal { token, again: false };
+                writes.extend(self.write_to(key, purpose, |row| ops::take(row, &me, token)));
                 self.kcl.stole_at = Some(now);
             }
         }

@@ -281,6 +281,7 @@ impl<D> ConsumerBuilder<D> {
         checkpoints: Checkpoints;
         checkpoint_verb: CheckpointVerb;
         checkpoint_interval: Duration;
+        checkpoint_spacing: Duration;
         failure_policy: FailurePolicy;
         on_exhausted: OnExhausted;
         retry_initial: Duration;

@@ -111,6 +111,12 @@ pub struct ConsumerConfig {
     /// handed over or the consumer stops.
     #[cfg_attr(feature = "serde", serde(with = "humantime_serde"))]
     pub checkpoint_interval: Duration,
+    /// How far apart the writes of such positions are at the least: until then a later position takes the place of an
+    /// earlier one, so that the lease store has half the writes. Default 2 s. Where it is more than twice
+    /// `checkpoint_interval`, positions are wanted sooner, and it does not count; zero: it never does. Renewals of the
+    /// lease take positions along, so it is never more than the lease's `heartbeat_interval`.
+    #[cfg_attr(feature = "serde", serde(with = "humantime_serde"))]
+    pub checkpoint_spacing: Duration,
     /// What to do when a handler fails.
     pub failure_policy: FailurePolicy,
     /// What becomes of a shard whose handler failed for good.
@@ -207,6 +213,7 @@ impl Default for ConsumerConfig {
             checkpoints: Checkpoints::Automatic,
             checkpoint_verb: CheckpointVerb::UpTo,
             checkpoint_interval: Duration::from_secs(1),
+            checkpoint_spacing: Duration::from_secs(2),
             failure_policy: FailurePolicy::RetryForever,
             on_exhausted: OnExhausted::HoldIdle,
             retry_initial: Duration::from_millis(100),
@@ -271,6 +278,7 @@ impl ConsumerConfig {
             return Err(ConfigError::new(field, "must be longer than zero"));
         }
         let others = [
+            ("checkpoint_spacing", self.checkpoint_spacing),
             ("retry_max", self.retry_max),
             ("reopen_max", self.reopen_max),
             ("cool_down", self.cool_down),
@@ -339,6 +347,15 @@ impl ConsumerConfig {
         BackoffConfig::new(self.reopen_initial, self.reopen_max)
     }
 
+    /// How far apart the writes of positions are that nobody asked for.
+    pub(crate) fn position_spacing(&self) -> Duration {
+        if self.checkpoint_interval * 2 < self.checkpoint_spacing {
+            Duration::ZERO
+        } else {
+            self.checkpoint_spacing
+        }
+    }
+
     pub(crate) fn retry_backoff(&self) -> BackoffConfig {
         BackoffConfig::new(self.retry_initial, self.retry_max)
     }
@@ -359,6 +376,7 @@ mod tests {
             checkpoints,
             checkpoint_verb,
             checkpoint_interval,
+            checkpoint_spacing,
             failure_policy,
             on_exhausted,
             retry_initial,
@@ -395,7 +413,8 @@ mod tests {
         assert_eq!(start_position, StartPosition::TrimHorizon);
         assert_eq!((max_batch_records, checkpoint_limit), (10_000, 1_024));
         assert_eq!(checkpoints, Checkpoints::Automatic);
-        assert_eq!((checkpoint_verb, checkpoint_interval), (CheckpointVerb::UpTo, secs(1)));
+        assert_eq!(checkpoint_verb, CheckpointVerb::UpTo);
+        assert_eq!((checkpoint_interval, checkpoint_spacing), (secs(1), secs(2)));
         assert_eq!((failure_policy, on_exhausted), (FailurePolicy::RetryForever, OnExhausted::HoldIdle));
         assert_eq!((retry_initial, retry_max, report_after), (Duration::from_millis(100), secs(30), 3));
         assert_eq!((cool_down, shutdown_timeout, lost_lease_grace), (secs(60), secs(30), secs(1)));
@@ -443,6 +462,22 @@ mod tests {
             assert_eq!(config.validate().unwrap_err().field(), field);
         }
         ConsumerConfig::default().validate().unwrap();
+    }
+
+    /// Who sets a short interval wants positions stored soon.
+    #[test]
+    fn positions_are_spaced_only_where_they_are_not_wanted_sooner() {
+        let millis = Duration::from_millis;
+        for (interval, spacing, counts) in
+            [(1_000, 2_000, 2_000), (60_000, 2_000, 2_000), (999, 2_000, 0), (100, 150, 150), (1_000, 0, 0)]
+        {
+            let config = ConsumerConfig {
+                checkpoint_interval: millis(interval),
+                checkpoint_spacing: millis(spacing),
+                ..ConsumerConfig::default()
+            };
+            assert_eq!(config.position_spacing(), millis(counts), "{interval} {spacing}");
+        }
     }
 
     /// D-02, S-117: settings come from a file, where those that are missing keep their defaults and mistakes are named.

@@ -221,10 +221,15 @@ pub(crate) async fn measure(
                     continue;
                 }
                 handlers.spawn(async move {
+                    let mut next = tokio::time::Instant::now();
                     for sequence in 1_u128.. {
-                        tokio::time::sleep(Duration::from_secs(1)).await;
+                        next += Duration::from_secs(1);
+                        tokio::time::sleep_until(next).await;
                         let at = Checkpoint::At(Position::new(sequence.into(), 0));
-                        if tenure.checkpoint(at).await.is_err() {
+                        // As the consumer does it: a position that still waits makes room for a later one.
+                        let stored = tenure.checkpoint_spaced(at, Duration::from_secs(2));
+                        let end = next + Duration::from_secs(1);
+                        if let Ok(Err(_)) = tokio::time::timeout_at(end, stored).await {
                             break;
                         }
                     }

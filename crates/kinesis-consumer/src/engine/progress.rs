@@ -4,6 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use kinesis_core::lease::LeaseStore;
 use kinesis_core::processing::{CheckpointError, CheckpointSink, CheckpointVerb};
 use kinesis_core::{Checkpoint, Position};
@@ -12,6 +14,9 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::tracker::Tracker;
+
+/// How many positions may wait to be written, while a store does not answer.
+const MOST_WAITING: usize = 8;
 
 /// Shared between the shard's task, the batches and records that it handed out, and their handles.
 pub(crate) struct Progress {
@@ -198,6 +203,11 @@ impl Progress {
 
     /// Stores the watermark, if it is past what is stored; or reads it back, where handlers' transactions move it.
     pub(crate) async fn store(&self) -> Result<(), CheckpointError> {
+        self.store_spaced(Duration::ZERO).await
+    }
+
+    /// The same, in a write that comes so long after the one before.
+    async fn store_spaced(&self, spacing: Duration) -> Result<(), CheckpointError> {
         if let Some(positions) = &self.positions {
             return self.read_back(&**positions).await;
         }
@@ -210,7 +220,8 @@ impl Progress {
             watermark
         };
         let Some(position) = watermark else { return Ok(()) };
-        self.tenure.checkpoint(Checkpoint::At(position.clone())).await.map_err(checkpoint_error)?;
+        let checkpoint = Checkpoint::At(position.clone());
+        self.tenure.checkpoint_spaced(checkpoint, spacing).await.map_err(checkpoint_error)?;
         let mut state = self.state();
         if state.stored.as_ref() < Some(&position) {
             state.stored = Some(position);
@@ -218,16 +229,30 @@ impl Progress {
         Ok(())
     }
 
-    /// Stores the watermark every `interval`, for as long as it is polled. Failures are the lease task's to retry
-    /// and report; the next round tries again.
-    pub(crate) async fn store_every(&self, interval: Duration) {
+    /// Stores the watermark every `interval`, in writes that are so far apart, for as long as it is polled. Failures are
+    /// the lease task's to retry and report; the next round tries again.
+    pub(crate) async fn store_every(&self, interval: Duration, spacing: Duration) {
         if self.is_transactional() {
             return std::future::pending().await;
         }
+        let mut next = Instant::now() + interval;
+        // A position that still waits to be written makes room for a later one; all of them are answered by one write.
+        let mut waiting = FuturesUnordered::new();
         loop {
-            tokio::time::sleep(interval).await;
-            if let Err(error) = self.store().await {
-                tracing::debug!(shard = %self.tenure.lease().key, %error, "checkpoint was not stored, trying again");
+            tokio::select! {
+                biased;
+                Some(result) = waiting.next() => {
+                    if let Err(error) = result {
+                        let shard = &self.tenure.lease().key;
+                        tracing::debug!(%shard, %error, "checkpoint was not stored, trying again");
+                    }
+                }
+                () = tokio::time::sleep_until(next) => {
+                    next = Instant::now() + interval;
+                    if waiting.len() < MOST_WAITING {
+                        waiting.push(self.store_spaced(spacing));
+                    }
+                }
             }
         }
     }

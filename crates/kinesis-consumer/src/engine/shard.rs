@@ -87,7 +87,7 @@ impl ShardTask {
 
     pub(crate) async fn run(mut self) -> Finished {
         let (progress, metrics) = (Arc::clone(&self.progress), Arc::clone(&self.metrics));
-        let interval = self.cx.config.checkpoint_interval;
+        let (interval, spacing) = (self.cx.config.checkpoint_interval, self.cx.config.position_spacing());
         let finished = {
             let life = async {
                 let ending = self.work().await;
@@ -96,7 +96,7 @@ impl ShardTask {
             tokio::select! {
                 biased;
                 finished = life => finished,
-                () = progress.store_every(interval) => unreachable!("it goes on for as long as it is polled"),
+                () = progress.store_every(interval, spacing) => unreachable!("it goes on for as long as it is polled"),
                 () = metrics.age_every(interval, &progress) => unreachable!("it goes on for as long as it is polled"),
             }
         };

@@ -271,14 +271,14 @@ async fn a_handler_that_hangs_closes_its_subscription_and_keeps_its_lease() {
 }
 
 /// S-048, S-111, R-01: while a subscription is silent, or the call for it hangs, positions are stored within
-/// `checkpoint_interval` and leases are renewed within `heartbeat_interval`.
+/// `checkpoint_interval` and `checkpoint_spacing`, and leases are renewed within `heartbeat_interval`.
 #[tokio::test(start_paused = true)]
 async fn a_silent_subscription_holds_up_no_checkpoint_and_no_renewal() {
     let silence = StreamFault::Silence(Duration::MAX);
     let faults = [Fault::in_stream(StreamPoint::AfterEvents(1), silence), Fault::Hang(Duration::MAX)];
-    for (interval, heartbeat) in [(100, 3_000), (1_000, 3_000), (2_000, 5_000)]
-        .map(|(a, b)| (Duration::from_millis(a), Duration::from_millis(b)))
-    {
+    let settings = [(100, 0, 3_000), (1_000, 0, 3_000), (1_000, 2_000, 3_000), (2_000, 0, 5_000)];
+    for (interval, spacing, heartbeat) in settings {
+        let [interval, spacing, heartbeat] = [interval, spacing, heartbeat].map(Duration::from_millis);
         let world = World::new(1);
         world.put(0, 10, 10);
         let script = world.kinesis.faults().on(Operation::SubscribeToShard);
@@ -290,6 +290,7 @@ async fn a_silent_subscription_holds_up_no_checkpoint_and_no_renewal() {
             .consumer("w1")
             .enhanced_fan_out("billing")
             .checkpoint_interval(interval)
+            .checkpoint_spacing(spacing)
             .lease(LeaseConfig::default().heartbeat_interval(heartbeat))
             .for_each(move |record: Record| {
                 let log = Arc::clone(&log);
@@ -311,7 +312,8 @@ async fn a_silent_subscription_holds_up_no_checkpoint_and_no_renewal() {
                 row.checkpoint.position().is_some_and(|position| position >= record.position())
             });
             let late = stored.expect("it is stored").0 - *at;
-            assert!(late <= interval + slack, "stored {late:?} after it was finished, not {interval:?}");
+            let most = interval + spacing;
+            assert!(late <= most + slack, "stored {late:?} after it was finished, not {most:?}");
         }
         let gap = writes.windows(2).map(|pair| pair[1].0 - pair[0].0).max().unwrap();
         assert!(gap <= heartbeat + slack, "{gap:?} between two writes, not {heartbeat:?}");

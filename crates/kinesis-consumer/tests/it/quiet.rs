@@ -102,6 +102,7 @@ async fn a_poll_period_above_the_checkpoint_interval_is_accepted_silently() {
     let consumer = world
         .consumer("w1")
         .checkpoint_interval(Duration::from_secs(1))
+        .checkpoint_spacing(Duration::ZERO)
         .poll(kinesis_consumer::poll::PollConfig::default().poll_period(period))
         .for_each(journal.handler("w1"));
     let handle = consumer.build().unwrap().spawn();

@@ -19,6 +19,8 @@ pub(super) enum Command {
         key: LeaseKey,
         token: TenureToken,
         checkpoint: Checkpoint,
+        /// How long after the write before of this lease.
+        spacing: Duration,
         reply: Reply,
     },
     Release {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use kinesis_core::WorkerId;
-use kinesis_core::lease::{Lease, LeaseKey};
+use kinesis_core::lease::{Lease, LeaseKey, ScanCost};
 use tokio::time::sleep;
 
 use super::boot::{Stage, start_error};
@@ -16,11 +16,11 @@ use crate::{Coordination, LeaseConfig, StartError};
 /// Beside workers of the KCL a row without a token may be that of a live one, too.
 fn held_under<'a>(
     name: &'a WorkerId,
-    look: &'a Look,
+    rows: &'a [Lease],
     coordination: Coordination,
 ) -> impl Iterator<Item = &'a Lease> {
     let counts = move |row: &Lease| row.token.is_some() || coordination == Coordination::KclCompatible;
-    look.rows.iter().filter(move |row| row.holder() == Some(name) && counts(row) && !row.is_finished())
+    rows.iter().filter(move |row| row.holder() == Some(name) && counts(row) && !row.is_finished())
 }
 
 /// Watches the leases that are held under our name for one expiry. Those that stand still are our predecessor's, and
@@ -36,26 +36,32 @@ pub(super) async fn watch(
 ) -> Stage<Vec<(Lease, Instant)>> {
     let began = first.started;
     let mut still: BTreeMap<LeaseKey, Lease> =
-        held_under(name, first, calls.coordination).map(|row| (row.key.clone(), row.clone())).collect();
+        held_under(name, &first.rows, calls.coordination).map(|row| (row.key.clone(), row.clone())).collect();
     if !still.is_empty() {
         tracing::info!(worker = %name, leases = still.len(), "leases are held under our name, watching them");
     }
+    let between = match calls.store.profile().scan_cost {
+        // A counter that moves does so each heartbeat; more reads would only cost more.
+        ScanCost::PerRow => config.heartbeat_interval,
+        _ => config.look_interval.min(config.expiry),
+    };
     let mut failures = 0;
     while !still.is_empty() && now() < began + config.expiry {
-        sleep(config.look_interval.min(config.expiry)).await;
-        let look = match calls.look().await {
-            Ok(look) => look,
+        sleep(between).await;
+        let keys: Vec<LeaseKey> = still.keys().cloned().collect();
+        let rows: Vec<Lease> = match calls.get(&keys).await {
+            Ok(rows) => rows.into_iter().flatten().collect(),
             Err(error) => {
                 failures += 1;
                 if !error.is_retryable() || failures >= TRIES {
-                    return Err(start_error(("scan", error)));
+                    return Err(start_error(("get", error)));
                 }
                 continue;
             }
         };
         failures = 0;
         let rows: BTreeMap<&LeaseKey, &Lease> =
-            held_under(name, &look, calls.coordination).map(|row| (&row.key, row)).collect();
+            held_under(name, &rows, calls.coordination).map(|row| (&row.key, row)).collect();
         // Released or taken by another worker meanwhile.
         still.retain(|key, _| rows.contains_key(key));
         let moved = still.values().find(|row| rows[&row.key].counter != row.counter);
@@ -66,5 +72,5 @@ pub(super) async fn watch(
     Ok(still.into_values().map(|row| (row, began)).collect())
 }
 
-/// Looks that may fail one after the other.
+/// Reads that may fail one after the other.
 const TRIES: u32 = 5;

@@ -221,8 +221,8 @@ impl Running {
 
     fn command(&mut self, command: Command) {
         let request = match command {
-            Command::Checkpoint { key, token, checkpoint, reply } => {
-                Request::Checkpoint { key, token, checkpoint, reply: self.keep(reply) }
+            Command::Checkpoint { key, token, checkpoint, spacing, reply } => {
+                Request::Checkpoint { key, token, checkpoint, spacing, reply: self.keep(reply) }
             }
             Command::Release { key, token, cool_down, reply } => {
                 Request::Release { key, token, cool_down, reply: self.keep(reply) }

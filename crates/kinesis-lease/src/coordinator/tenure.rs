@@ -1,6 +1,7 @@
 //! The handle of a held lease.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use kinesis_core::directory::ShardInfo;
 use kinesis_core::lease::{CoolDown, Fence, Lease, LeaseKey, TenureToken};
@@ -9,6 +10,9 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::command::Command;
 use crate::LeaseError;
+
+/// A renewal comes sooner; sums of times must not overflow.
+const LONGEST_SPACING: Duration = Duration::from_secs(60 * 60);
 
 /// A lease that is ours, from its taking to its end. A clone is the same tenure.
 ///
@@ -82,11 +86,27 @@ impl Tenure {
     /// [`LeaseError::Lost`] when the lease is not ours any more, [`LeaseError::Store`] when the store refuses to
     /// work, [`LeaseError::NotAPosition`] for [`Checkpoint::ShardEnd`], [`LeaseError::Closed`].
     pub async fn checkpoint(&self, checkpoint: Checkpoint) -> Result<(), LeaseError> {
+        self.checkpoint_spaced(checkpoint, Duration::ZERO).await
+    }
+
+    /// The same, in a write that begins at the earliest `spacing` after the write of this lease before it: until then a
+    /// later checkpoint takes the place of this one. The next renewal (at most
+    /// [`heartbeat_interval`](crate::LeaseConfig::heartbeat_interval) away), a checkpoint with a shorter spacing and the
+    /// end of the tenure take it along. Where the last write is that long ago it is written at once.
+    ///
+    /// # Errors
+    /// As for [`checkpoint`](Self::checkpoint).
+    pub async fn checkpoint_spaced(
+        &self,
+        checkpoint: Checkpoint,
+        spacing: Duration,
+    ) -> Result<(), LeaseError> {
         if checkpoint.is_shard_end() {
             return Err(LeaseError::NotAPosition(checkpoint));
         }
         let (key, token) = (self.key().clone(), self.token());
-        self.ask(|reply| Command::Checkpoint { key, token, checkpoint, reply }).await
+        let spacing = spacing.min(LONGEST_SPACING);
+        self.ask(|reply| Command::Checkpoint { key, token, checkpoint, spacing, reply }).await
     }
 
     /// Stores that the shard is closed and finished, after the leases of its children were made, and ends the tenure.

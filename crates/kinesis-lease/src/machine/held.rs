@@ -1,7 +1,7 @@
 //! A lease that we hold: its row, the write under way, and what callers want of it.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use kinesis_core::lease::{CoolDown, Lease, LeaseKey, LeaseWrite, Outcome, StoreError, TenureToken};
 use kinesis_core::{Checkpoint, ShardId};
@@ -54,6 +54,10 @@ pub(super) struct Held {
     pub(super) retry_at: Option<Instant>,
     failures: u32,
     wanted: Option<Checkpoint>,
+    /// How long after the last write that may be written; the least of those who wait.
+    spacing: Option<Duration>,
+    /// When the last write began.
+    sent_at: Instant,
     waiters: Vec<(Checkpoint, ReplyId)>,
     pub(super) closing: Option<Closing>,
     pub(super) hand_over: Option<Instant>,
@@ -72,6 +76,8 @@ impl Held {
             retry_at: None,
             failures: 0,
             wanted: None,
+            spacing: None,
+            sent_at: valid_from,
             waiters: Vec::new(),
             closing: None,
             hand_over: None,
@@ -92,7 +98,8 @@ impl Held {
         self.token == token && !self.ghost
     }
 
-    pub(super) fn want(&mut self, checkpoint: Checkpoint, reply: ReplyId) {
+    pub(super) fn want(&mut self, checkpoint: Checkpoint, spacing: Duration, reply: ReplyId) {
+        self.spacing = Some(self.spacing.map_or(spacing, |least| least.min(spacing)));
         self.waiters.push((checkpoint.clone(), reply));
         let is_later = self.wanted.as_ref().is_none_or(|wanted| *wanted < checkpoint);
         if is_later || mutant::is_on(Mutant::WantedLost) {
@@ -100,9 +107,9 @@ impl Held {
         }
     }
 
-    /// Whether a checkpoint waits to be written.
-    pub(super) fn has_wanted(&self) -> bool {
-        self.wanted.is_some()
+    /// When a checkpoint that waits is to be written.
+    pub(super) fn wanted_at(&self) -> Option<Instant> {
+        self.wanted.as_ref().and(self.spacing).map(|spacing| self.sent_at + spacing)
     }
 
     /// Whether the tenure is being closed and does not wait for something else.
@@ -144,7 +151,8 @@ impl Held {
         }
     }
 
-    pub(super) fn sent(&mut self, closing: bool) {
+    pub(super) fn sent(&mut self, now: Instant, closing: bool) {
+        self.sent_at = now;
         self.flight = Some(closing);
         self.retry_at = None;
     }
@@ -158,6 +166,7 @@ impl Held {
         let stored = &self.row.checkpoint;
         if self.wanted.as_ref().is_some_and(|wanted| wanted <= stored) {
             self.wanted = None;
+            self.spacing = None;
         }
         let is_stored = |at: &Checkpoint| at <= stored || mutant::is_on(Mutant::WatermarkEarly);
         let (done, waiting) =

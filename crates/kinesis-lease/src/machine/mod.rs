@@ -75,8 +75,14 @@ pub(crate) struct Found {
 /// What a caller asks for.
 #[derive(Debug)]
 pub(crate) enum Request {
-    /// Store how far the shard is finished.
-    Checkpoint { key: LeaseKey, token: TenureToken, checkpoint: Checkpoint, reply: ReplyId },
+    /// Store how far the shard is finished, in a write that begins at the earliest so long after the one before.
+    Checkpoint {
+        key: LeaseKey,
+        token: TenureToken,
+        checkpoint: Checkpoint,
+        spacing: Duration,
+        reply: ReplyId,
+    },
     /// Give the lease up.
     Release { key: LeaseKey, token: TenureToken, cool_down: Option<CoolDown>, reply: ReplyId },
     /// The shard is finished.
@@ -302,12 +308,12 @@ impl Machine {
 
     fn requested(&mut self, now: Instant, request: Request) {
         match request {
-            Request::Checkpoint { key, token, checkpoint, reply } => {
+            Request::Checkpoint { key, token, checkpoint, spacing, reply } => {
                 match self.held.get_mut(&key).filter(|held| held.is_tenure(token)) {
                     Some(held)
                         if checkpoint > held.row.checkpoint || mutant::is_on(Mutant::CheckpointBack) =>
                     {
-                        held.want(checkpoint, reply);
+                        held.want(checkpoint, spacing, reply);
                     }
                     // An older place is finished already.
                     Some(_) => self.reply(reply, Ok(())),

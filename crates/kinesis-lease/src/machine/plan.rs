@@ -31,9 +31,10 @@ impl Machine {
         let doubts = self.doubts.values().filter_map(|doubt| doubt.read_at);
         let calm = self.batches.len() < UNHURRIED_BATCHES;
         let held = self.held.values().flat_map(|held| {
-            let due = held.valid_from + self.heartbeat();
+            let heartbeat = held.valid_from + self.heartbeat();
+            let due = held.wanted_at().filter(|_| calm).map_or(heartbeat, |at| heartbeat.min(at));
             let write = (!held.in_flight()).then(|| match held.retry_at {
-                Some(retry) if held.can_close() || (calm && held.has_wanted()) => retry,
+                Some(retry) if held.can_close() => retry,
                 Some(retry) => retry.max(due),
                 None => due,
             });
@@ -117,11 +118,11 @@ impl Machine {
                 }
             }
             if let Some(write) = held.closing_write() {
-                held.sent(true);
+                held.sent(now, true);
                 writes.push((write, Purpose::Hold));
-            } else if is_due(held, slack) || (calm && held.has_wanted()) {
+            } else if is_due(held, slack) || (calm && held.wanted_at().is_some_and(|at| at <= now)) {
                 let write = held.keeping_write();
-                held.sent(false);
+                held.sent(now, false);
                 writes.push((write, Purpose::Hold));
             }
         }

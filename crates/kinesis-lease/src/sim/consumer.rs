@@ -32,7 +32,7 @@ pub(super) struct Pending {
 
 #[derive(Debug, Clone)]
 enum What {
-    Checkpoint(Checkpoint),
+    Checkpoint { checkpoint: Checkpoint, spacing: Duration },
     Release,
     End,
 }
@@ -151,8 +151,12 @@ impl Fleet {
         what: What,
         request: impl FnOnce(ReplyId) -> Request,
     ) {
-        let since = self.now;
         let Some(found) = self.workers.get_mut(&worker) else { return };
+        let may_wait = match &what {
+            What::Checkpoint { spacing, .. } => spacing.div_f64(found.rate),
+            What::Release | What::End => Duration::ZERO,
+        };
+        let since = self.now + may_wait;
         found.next_reply += 1;
         let reply = found.next_reply;
         found.pending.insert(reply, Pending { key: key.clone(), token, what, since });
@@ -210,12 +214,15 @@ impl Fleet {
 
     fn checkpoint(&mut self, worker: usize, key: &LeaseKey, token: TenureToken, at: u128) {
         let checkpoint = Checkpoint::At(Position::new(at.into(), 0));
-        let what = What::Checkpoint(checkpoint.clone());
+        // Those that nobody asked for may wait for later ones.
+        let spacing = if self.chance(50) { Duration::ZERO } else { self.millis(0..4_000) };
+        let what = What::Checkpoint { checkpoint: checkpoint.clone(), spacing };
         let key = key.clone();
         self.request(worker, &key.clone(), token, what, |reply| Request::Checkpoint {
             key,
             token,
             checkpoint,
+            spacing,
             reply,
         });
     }
@@ -247,7 +254,7 @@ impl Fleet {
         };
         let shard = number(&pending.key);
         match (&pending.what, result) {
-            (What::Checkpoint(checkpoint), Ok(())) => {
+            (What::Checkpoint { checkpoint, .. }, Ok(())) => {
                 let stored = self.table.rows.get(&pending.key).map(|row| &row.checkpoint);
                 if stored.is_some_and(|stored| stored < checkpoint) {
                     self.violated(format!("w{worker}: {checkpoint} of {shard} was told stored, and is not"));

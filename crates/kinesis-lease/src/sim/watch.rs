@@ -184,7 +184,7 @@ impl Fleet {
     fn survey_answers(&mut self) {
         let limit = Duration::from_secs(2);
         let waits = |(_, worker): &(&usize, &Worker)| {
-            worker.pending.values().any(|pending| self.now - pending.since > limit)
+            worker.pending.values().any(|pending| self.now.saturating_sub(pending.since) > limit)
         };
         let late = self.workers.iter().find(waits).map(|(number, _)| *number);
         if let (true, Some(number)) = (self.watch.gentle, late) {
@@ -308,7 +308,7 @@ impl Fleet {
     pub(super) fn forgotten(&self) -> Option<String> {
         let limit = Duration::from_secs(30);
         self.workers.iter().find_map(|(number, worker)| {
-            let old = worker.pending.values().any(|pending| self.now - pending.since > limit);
+            let old = worker.pending.values().any(|pending| self.now.saturating_sub(pending.since) > limit);
             old.then(|| format!("w{number} has not answered a caller"))
         })
     }

@@ -187,10 +187,21 @@ impl Bench {
     }
 
     pub(super) fn checkpoint(&mut self, token: TenureToken, sequence: u128, reply: u64) {
+        self.checkpoint_spaced(token, sequence, Duration::ZERO, reply);
+    }
+
+    pub(super) fn checkpoint_spaced(
+        &mut self,
+        token: TenureToken,
+        sequence: u128,
+        spacing: Duration,
+        reply: u64,
+    ) {
         self.step(Event::Request(Request::Checkpoint {
             key: key(0),
             token,
             checkpoint: at(sequence),
+            spacing,
             reply,
         }));
     }

@@ -61,6 +61,66 @@ fn a_late_heartbeat_defeats_the_steal() {
     assert_eq!(bench.acquired(), []);
 }
 
+/// One write stores what was asked for since the last one, and comes as long after that as the most hurried one says.
+#[test]
+fn checkpoints_that_are_spaced_are_written_together() {
+    let mut bench = Bench::new([fresh(0)]);
+    let token = bench.only_token();
+    let spaced = |bench: &mut Bench, sequence| {
+        bench.checkpoint_spaced(token, sequence, millis(2_000), sequence as u64);
+    };
+    bench.run(millis(900));
+    spaced(&mut bench, 5);
+    bench.run(millis(1_000));
+    spaced(&mut bench, 6);
+    bench.run(millis(99));
+    assert_eq!((bench.row(0).counter, bench.replies()), (1, vec![]), "the lease was taken 1,999 ms ago");
+    bench.run(millis(1));
+    assert_eq!((bench.row(0).counter, &bench.row(0).checkpoint), (2, &at(6)));
+    assert_eq!(bench.replies(), [(5, Ok(())), (6, Ok(()))]);
+    spaced(&mut bench, 7);
+    bench.run(millis(1_999));
+    assert_eq!(bench.row(0).checkpoint, at(6));
+    bench.run(millis(1));
+    assert_eq!((bench.row(0).counter, &bench.row(0).checkpoint), (3, &at(7)));
+    bench.run(millis(2_500));
+    spaced(&mut bench, 8);
+    assert_eq!((bench.row(0).counter, &bench.row(0).checkpoint), (4, &at(8)), "the last write is long ago");
+}
+
+/// A checkpoint that may wait goes with one that may not, with the next renewal, and with the release.
+#[test]
+fn a_checkpoint_that_is_spaced_goes_with_any_other_write() {
+    let mut bench = Bench::new([fresh(0)]);
+    let token = bench.only_token();
+    bench.checkpoint_spaced(token, 5, millis(60_000), 1);
+    bench.run(millis(2_999));
+    assert_eq!(bench.replies(), []);
+    bench.run(millis(1));
+    assert_eq!((bench.row(0).counter, &bench.row(0).checkpoint), (2, &at(5)), "the renewal took it along");
+    bench.checkpoint_spaced(token, 6, millis(60_000), 2);
+    bench.checkpoint(token, 7, 3);
+    assert_eq!((bench.row(0).counter, &bench.row(0).checkpoint), (3, &at(7)));
+    bench.checkpoint_spaced(token, 8, millis(60_000), 4);
+    bench.release(token, None);
+    assert_eq!((&bench.row(0).checkpoint, &bench.row(0).owner), (&at(8), &None));
+    assert_eq!(bench.replies(), [(1, Ok(())), (2, Ok(())), (3, Ok(())), (4, Ok(())), (99, Ok(()))]);
+}
+
+/// A checkpoint that waited for a write that failed is tried again, at the latest with the renewal.
+#[test]
+fn a_checkpoint_that_is_spaced_is_tried_again() {
+    let mut bench = Bench::new([fresh(0)]);
+    let token = bench.only_token();
+    bench.checkpoint_spaced(token, 5, millis(500), 1);
+    bench.store = Store::Fails;
+    bench.run(millis(600));
+    bench.store = Store::Works;
+    bench.run(millis(2_000));
+    assert_eq!(bench.row(0).checkpoint, at(5));
+    assert_eq!(bench.replies(), [(1, Ok(()))]);
+}
+
 /// A holder stops 9 s after the start of its last successful write, while observers wait for 10 s.
 #[test]
 fn a_holder_that_cannot_renew_stops_before_others_may_take() {

@@ -88,6 +88,7 @@ async fn a_table_without_the_history_that_was_asked_for_is_an_error() {
     assert!(text.contains("recovery to a point in time cannot be turned on"), "{text}");
 }
 
+/// S-032: making the table is an option that is off.
 #[tokio::test]
 async fn a_missing_table_is_made_only_when_told_to() {
     let table = Table::new().await;

@@ -176,7 +176,7 @@ impl PartitionKey {
     /// Whether the service would accept this key in a write: 1 to 256 characters.
     #[must_use]
     pub fn is_valid(&self) -> bool {
-        let len = self.as_bytes().len();
+        let len = self.byte_len();
         len > 0 && (len <= Self::MAX_CHARS || self.as_str().chars().count() <= Self::MAX_CHARS)
     }
 
@@ -189,6 +189,12 @@ impl PartitionKey {
             }
             Key::Long(text) => text,
         }
+    }
+
+    /// How many bytes it has.
+    #[must_use]
+    pub fn byte_len(&self) -> usize {
+        self.as_bytes().len()
     }
 
     fn as_bytes(&self) -> &[u8] {
@@ -240,7 +246,7 @@ impl fmt::Display for PartitionKey {
 
 impl fmt::Debug for PartitionKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "PartitionKey({} bytes)", self.as_bytes().len())
+        write!(f, "PartitionKey({} bytes)", self.byte_len())
     }
 }
 
@@ -464,6 +470,13 @@ mod tests {
         }
         assert_eq!(PartitionKey::default(), PartitionKey::new(""));
         assert_eq!(size_of::<PartitionKey>(), size_of::<ByteString>());
+    }
+
+    #[test]
+    fn a_partition_key_knows_its_bytes() {
+        for (text, bytes) in [("", 0), ("ä", 2), (&"k".repeat(23), 23), (&"ä".repeat(100), 200)] {
+            assert_eq!(PartitionKey::from(text).byte_len(), bytes);
+        }
     }
 
     #[test]

@@ -34,7 +34,7 @@ impl OutboundRecord {
     /// What the service counts against its limits: payload plus partition key, in bytes.
     #[must_use]
     pub fn wire_len(&self) -> usize {
-        self.data.len() + self.partition_key.as_str().len()
+        self.data.len() + self.partition_key.byte_len()
     }
 }
 

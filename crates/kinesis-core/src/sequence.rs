@@ -157,12 +157,11 @@ fn eight_digits(text: u64, wrong: &mut u64) -> u64 {
     let digits = text ^ ZEROS;
     // Digits are 0 to 9 now, and plus 6 they still have nothing in their high halves.
     *wrong |= digits | digits.wrapping_add(0x0606_0606_0606_0606);
-    // Neighbours are joined to pairs in every other byte; those are joined by two products, which leave the sum above.
-    const PAIRS: u64 = 0x0000_00FF_0000_00FF;
-    let pairs = digits.wrapping_mul(10).wrapping_add(digits >> 8);
-    let odd = (pairs & PAIRS).wrapping_mul(100 + (1_000_000 << 32));
-    let even = (pairs >> 16 & PAIRS).wrapping_mul(1 + (10_000 << 32));
-    odd.wrapping_add(even) >> 32
+    // Neighbours are joined to pairs, those to fours and those to the eight: each time one product adds so many times
+    // the left one to the right one.
+    let pairs = digits.wrapping_mul(1 + (10 << 8)) >> 8 & 0x00FF_00FF_00FF_00FF;
+    let fours = pairs.wrapping_mul(1 + (100 << 16)) >> 16 & 0x0000_FFFF_0000_FFFF;
+    fours.wrapping_mul(1 + (10_000 << 32)) >> 32
 }
 
 impl FromStr for SequenceNumber {

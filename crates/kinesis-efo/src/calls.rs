@@ -11,9 +11,8 @@ use aws_sdk_kinesis::types::{
     ShardIteratorType, StartingPosition, SubscribeToShardEvent, SubscribeToShardEventStream,
 };
 use aws_smithy_types::event_stream::RawMessage;
-use kinesis_core::aws::{DateHeader, FailureKind, ServiceFailure, date_time};
+use kinesis_core::aws::{DateHeader, FailureKind, ServiceFailure, date_time, source_records};
 use kinesis_core::directory::ShardInfo;
-use kinesis_core::source::SourceRecord;
 use kinesis_core::{ShardRef, StartPosition};
 
 use crate::machine::{Event, Push};
@@ -87,11 +86,7 @@ impl Subscription {
 }
 
 fn push(event: SubscribeToShardEvent) -> Result<Push, ServiceFailure> {
-    let records = event
-        .records
-        .into_iter()
-        .map(SourceRecord::try_from)
-        .collect::<Result<_, _>>()
+    let records = source_records(event.records)
         .map_err(|problem| ServiceFailure::local(FailureKind::Other, problem.to_string()))?;
     // Children are a hint; who needs them all lists the shards. One that cannot be read must not keep the end back,
     // nor make the shard look as if it went on.

@@ -7,9 +7,8 @@ use aws_sdk_kinesis::Client;
 use aws_sdk_kinesis::error::SdkError;
 use aws_sdk_kinesis::operation::get_records::{GetRecordsError, GetRecordsOutput};
 use aws_sdk_kinesis::types::ShardIteratorType;
-use kinesis_core::aws::{DateHeader, FailureKind, ServiceFailure, date_time};
+use kinesis_core::aws::{DateHeader, FailureKind, ServiceFailure, date_time, source_records};
 use kinesis_core::directory::ShardInfo;
-use kinesis_core::source::SourceRecord;
 use kinesis_core::{ShardRef, StartPosition};
 use tokio::time::Instant;
 
@@ -143,14 +142,9 @@ fn timed_out(after: Duration) -> ServiceFailure {
     ServiceFailure::local(FailureKind::Timeout, format!("no answer within {} ms", after.as_millis()))
 }
 
-fn page(mut output: GetRecordsOutput) -> Result<Page, ServiceFailure> {
-    // Ten thousand at a time: they are not moved before they are taken apart.
-    let mut records = Vec::with_capacity(output.records.len());
-    for record in &mut output.records {
-        let record = SourceRecord::try_from(record)
-            .map_err(|problem| ServiceFailure::local(FailureKind::Other, problem.to_string()))?;
-        records.push(record);
-    }
+fn page(output: GetRecordsOutput) -> Result<Page, ServiceFailure> {
+    let records = source_records(output.records)
+        .map_err(|problem| ServiceFailure::local(FailureKind::Other, problem.to_string()))?;
     // Children are a hint; who needs them all lists the shards. One that cannot be read must not keep the end back.
     let children = output
         .child_shards

@@ -63,7 +63,7 @@ impl Intake {
         let encoding = self.encoding.as_ref().filter(|_| record.wire_len() > self.encode_above);
         let encoded = encoding.and_then(|encoding| encoding.encode(&record.data));
         let (input, limit) = (record.wire_len(), self.max_record_bytes);
-        let size = encoded.as_ref().map_or(input, |data| data.len() + record.partition_key.as_str().len());
+        let size = encoded.as_ref().map_or(input, |data| data.len() + record.partition_key.byte_len());
         if size > limit {
             return Err(PutError::TooLargeCompressed { input, size, limit });
         }

@@ -10,13 +10,15 @@ pub use date::DateHeader;
 pub use directory::KinesisDirectory;
 pub use failure::{FailureKind, ServiceFailure};
 
-use aws_sdk_kinesis::primitives::{Blob, DateTime};
+use aws_sdk_kinesis::primitives::DateTime;
 use aws_sdk_kinesis::types;
-use bytes::Bytes;
 
 use crate::directory::ShardInfo;
 use crate::source::SourceRecord;
-use crate::{Encryption, HashKeyRange, InvalidSequenceNumber, PartitionKey, ShardId, StreamRef, Timestamp};
+use crate::{
+    Encryption, HashKeyRange, InvalidSequenceNumber, PartitionKey, SequenceNumber, ShardId, StreamRef,
+    Timestamp,
+};
 
 /// What the service sent is not what its API says.
 #[derive(Debug, thiserror::Error)]
@@ -59,32 +61,29 @@ pub fn date_time(timestamp: Timestamp) -> DateTime {
     DateTime::from_millis(timestamp.as_millis())
 }
 
-impl TryFrom<types::Record> for SourceRecord {
-    type Error = InvalidSequenceNumber;
-
-    /// Takes the record apart without copying payload or key.
-    fn try_from(mut record: types::Record) -> Result<Self, InvalidSequenceNumber> {
-        Self::try_from(&mut record)
-    }
-}
-
-impl TryFrom<&mut types::Record> for SourceRecord {
-    type Error = InvalidSequenceNumber;
-
-    /// Takes payload and key out of the record, where it lies: a page of records is taken apart without moving them.
-    fn try_from(record: &mut types::Record) -> Result<Self, InvalidSequenceNumber> {
-        let encryption = match record.encryption_type {
+/// Takes the records of an answer apart without copying payloads or keys.
+///
+/// # Errors
+/// [`InvalidSequenceNumber`] when one of them has one.
+pub fn source_records(mut records: Vec<types::Record>) -> Result<Vec<SourceRecord>, InvalidSequenceNumber> {
+    // There are up to ten thousand at a time: none is moved, and each is made in its place, which it would not be if the
+    // first bad number were returned at once.
+    let mut problem = None;
+    let take_apart = |record: &mut types::Record| SourceRecord {
+        sequence: record.sequence_number.parse().unwrap_or_else(|invalid| {
+            problem = Some(invalid);
+            SequenceNumber::ZERO
+        }),
+        partition_key: record.partition_key.take().map(PartitionKey::from),
+        data: std::mem::take(&mut record.data).into_bytes(),
+        arrived_at: record.approximate_arrival_timestamp.as_ref().map(timestamp),
+        encryption: match record.encryption_type {
             Some(types::EncryptionType::Kms) => Encryption::Kms,
             _ => Encryption::None,
-        };
-        Ok(Self {
-            sequence: record.sequence_number.parse()?,
-            partition_key: record.partition_key.take().map(PartitionKey::from),
-            data: std::mem::replace(&mut record.data, Blob::new(Bytes::new())).into_bytes(),
-            arrived_at: record.approximate_arrival_timestamp.as_ref().map(timestamp),
-            encryption,
-        })
-    }
+        },
+    };
+    let taken = records.iter_mut().map(take_apart).collect();
+    problem.map_or(Ok(taken), Err)
 }
 
 impl TryFrom<types::Shard> for ShardInfo {
@@ -127,5 +126,45 @@ fn hash_range(range: &types::HashKeyRange) -> Result<HashKeyRange, InvalidAnswer
     match (range.starting_hash_key.parse(), range.ending_hash_key.parse()) {
         (Ok(start), Ok(end)) => HashKeyRange::new(start, end).ok_or(problem),
         _ => Err(problem),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use aws_sdk_kinesis::primitives::Blob;
+
+    use super::*;
+
+    fn record(sequence: &str, key: Option<&str>) -> types::Record {
+        types::Record::builder()
+            .sequence_number(sequence)
+            .data(Blob::new(format!("data of {sequence}")))
+            .set_partition_key(key.map(str::to_owned))
+            .approximate_arrival_timestamp(DateTime::from_millis(1_700))
+            .encryption_type(if key.is_some() { "KMS" } else { "NONE" }.into())
+            .build()
+            .unwrap()
+    }
+
+    #[test]
+    fn records_are_taken_apart_in_their_order() {
+        let taken = source_records(vec![record("17", Some("a")), record("18", None)]).unwrap();
+        let [first, second] = &taken[..] else { panic!("{}", taken.len()) };
+        assert_eq!((&first.sequence, &second.sequence), (&17.into(), &18.into()));
+        assert_eq!((&first.data[..], &second.data[..]), (&b"data of 17"[..], &b"data of 18"[..]));
+        assert_eq!(first.partition_key.as_ref().map(PartitionKey::as_str), Some("a"));
+        assert_eq!(second.partition_key, None);
+        assert_eq!(first.arrived_at, Some(Timestamp::from_millis(1_700)));
+        assert_eq!((first.encryption, second.encryption), (Encryption::Kms, Encryption::None));
+    }
+
+    /// Whichever it is: no record gets a number that is not its own.
+    #[test]
+    fn one_bad_number_fails_the_answer() {
+        for bad in 0..3 {
+            let texts = (0..3).map(|place| if place == bad { "x" } else { "17" });
+            let records = texts.map(|text| record(text, None)).collect();
+            assert!(source_records(records).is_err(), "{bad}");
+        }
     }
 }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use kinesis_core::aws::ServiceFailure;
 use kinesis_core::directory::ShardInfo;
 use kinesis_core::source::{SourceBatch, SourceError, SourceEvent, SourceRecord};
-use kinesis_core::{SequenceNumber, ShardRef, StartPosition, Timestamp};
+use kinesis_core::{PartitionKey, SequenceNumber, ShardRef, StartPosition, Timestamp};
 
 use self::cursor::Cursor;
 use self::trouble::Trouble;
@@ -29,7 +29,7 @@ const RECORD_OVERHEAD: usize = 64;
 /// What records count for in the buffer.
 pub(crate) fn size(records: &[SourceRecord]) -> usize {
     let of = |record: &SourceRecord| {
-        let key = record.partition_key.as_ref().map_or(0, |key| key.as_str().len());
+        let key = record.partition_key.as_ref().map_or(0, PartitionKey::byte_len);
         record.data.len() + key + RECORD_OVERHEAD
     };
     records.iter().map(of).sum()

@@ -211,7 +211,7 @@ impl<P: Put> Packer<P> {
         {
             return None;
         }
-        let key_len = wire.partition_key.as_str().len();
+        let key_len = wire.partition_key.byte_len();
         encoding.encode(&wire.data).filter(|encoded| encoded.len() + key_len <= self.max_record_bytes)
     }
 }

@@ -2,9 +2,12 @@
 
 use std::fs;
 use std::process::Command;
+use std::thread;
 
 /// Time of this thread on a processor, in seconds.
 pub(crate) fn cpu_seconds() -> f64 {
+    // Otherwise the file is as old as the last tick of the system, some milliseconds.
+    thread::yield_now();
     let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanos: f64 = text.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(f64::NAN);
     nanos / 1e9

@@ -1,5 +1,6 @@
 //! What leases cost: calls and rows counted at the store boundary, in virtual time. Prints the table of docs/leases.md, or
-//! with `SQL`, `DynamoDB` or `shared` that part of it.
+//! with `SQL`, `DynamoDB`, `shared`, or `SQL, worker
+//! heartbeat` and the like that part of it.
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "prints a table; a failure has nobody to go to")]
 #![allow(dead_code, reason = "a test includes this file for its measurement")]
 
@@ -265,7 +266,14 @@ fn main() {
     );
     println!("| --- | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |");
     let wanted = std::env::args().nth(1);
-    for (kind, name) in [(Kind::Sql, "SQL"), (Kind::DynamoDb, "DynamoDB"), (Kind::Shared, "shared")] {
+    let whole = LeaseConfig::default().worker_heartbeat(true);
+    for (kind, name, config) in [
+        (Kind::Sql, "SQL", LeaseConfig::default()),
+        (Kind::Sql, "SQL, worker heartbeat", whole.clone()),
+        (Kind::DynamoDb, "DynamoDB", LeaseConfig::default()),
+        (Kind::DynamoDb, "DynamoDB, worker heartbeat", whole),
+        (Kind::Shared, "shared", LeaseConfig::default()),
+    ] {
         if wanted.as_ref().is_some_and(|wanted| wanted != name) {
             continue;
         }
@@ -276,7 +284,6 @@ fn main() {
                     Kind::Sql => Duration::from_secs(60),
                     Kind::DynamoDb | Kind::Shared => Duration::from_secs(303),
                 };
-                let config = LeaseConfig::default();
                 let ours = runtime.block_on(measure(kind, &config, *workers, *leases, checkpoints, time));
                 let kcl = kcl(*workers, *leases, checkpoints);
                 let (read, written) = (ours.rows_read / kcl.rows_read, ours.writes / kcl.writes);

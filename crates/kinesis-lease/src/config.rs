@@ -70,7 +70,8 @@ pub struct LeaseConfig {
     #[cfg_attr(feature = "serde", serde(with = "humantime_serde"))]
     pub discovery_interval: Duration,
     /// How long a holder may take to finish its work when another worker asks for the lease. After that the holder
-    /// loses it; a holder that does not even notice is robbed one `expiry` later. Default 30 s.
+    /// loses it; a holder that does not even notice is robbed one `expiry` later (where all rows are read more seldom than
+    /// each `look_interval`, one `full_look_interval` after that). Default 30 s.
     #[cfg_attr(feature = "serde", serde(with = "humantime_serde"))]
     pub hand_over_timeout: Duration,
     /// How long one call to the store may take before its outcome counts as unknown. The default is a fifth of
@@ -95,6 +96,11 @@ pub struct LeaseConfig {
     /// figures). An upgrade from 2.x to 3.x waits until every owner of a lease does; it needs an interval of 30 s or less.
     /// Default: no.
     pub publish_worker_metrics: bool,
+    /// Whether one write each `heartbeat_interval`, to a row of the worker, shows that this worker lives, instead of a
+    /// renewal of each of its leases. For [`Coordination::Native`] and tables that the KCL cannot use: elsewhere a start
+    /// is refused. All workers of the application have to know such rows, but need not have them. See `docs/leases.md`
+    /// for what it saves and costs. Default: no.
+    pub worker_heartbeat: bool,
 }
 
 /// How long the KCL 3.x believes in what a worker has published.
@@ -118,6 +124,7 @@ impl Default for LeaseConfig {
             max_leases_to_steal: 1,
             regime_interval: Duration::from_secs(30),
             publish_worker_metrics: false,
+            worker_heartbeat: false,
         }
     }
 }
@@ -215,6 +222,13 @@ impl LeaseConfig {
         self
     }
 
+    /// Sets [`worker_heartbeat`](Self::worker_heartbeat).
+    #[must_use]
+    pub fn worker_heartbeat(mut self, beat: bool) -> Self {
+        self.worker_heartbeat = beat;
+        self
+    }
+
     /// The time between two takings from live workers of the KCL: twice the expiry, as in the KCL.
     #[must_use]
     pub fn steal_interval(&self) -> Duration {
@@ -284,6 +298,11 @@ impl LeaseConfig {
         }
         if self.max_leases_to_steal == 0 {
             return Err(ConfigError::new("max_leases_to_steal", "must be at least 1"));
+        }
+        if self.worker_heartbeat && self.coordination == Some(Coordination::KclCompatible) {
+            let problem =
+                "does not go together with coordination = kcl_compatible: the KCL knows no rows of workers";
+            return Err(ConfigError::new("worker_heartbeat", problem));
         }
         if self.publish_worker_metrics && self.regime_interval > PUBLISHED_FOR / 2 {
             let problem =

@@ -7,6 +7,7 @@ use kinesis_core::lease::{Lease, LeaseKey};
 use kinesis_core::{Checkpoint, HashKey, HashKeyRange, ShardId, Timestamp};
 
 use crate::mutant::{self, Mutant};
+use crate::worker_row;
 
 /// Where shards start that descend from nothing known.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,6 +15,11 @@ pub(crate) enum Start {
     TrimHorizon,
     Latest { anchor: Timestamp },
     AtTimestamp { anchor: Timestamp },
+}
+
+/// What the table has of leases: workers have rows there, too.
+pub(crate) fn leases(rows: &[Lease]) -> impl Iterator<Item = &Lease> {
+    rows.iter().filter(|row| !worker_row::is_one(&row.key))
 }
 
 /// The leases to create, in generations: those of one generation do not descend from each other and are made at once,

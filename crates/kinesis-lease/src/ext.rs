@@ -5,7 +5,7 @@ use std::future::Future;
 use kinesis_core::lease::{Lease, LeaseStore, LeaseWrite, Outcome, ScanRequest, StoreError, TenureToken};
 use kinesis_core::{ApplicationName, Checkpoint, StreamRef, WorkerId};
 
-use crate::ops;
+use crate::{ops, worker_row};
 
 /// The operations on leases by name, on every store. `setup` is the store's own.
 ///
@@ -37,7 +37,7 @@ pub trait LeaseStoreExt: LeaseStore {
                 if let Some(error) = page.unreadable.into_iter().next() {
                     return Err(error);
                 }
-                leases.extend(page.leases);
+                leases.extend(page.leases.into_iter().filter(|row| !worker_row::is_one(&row.key)));
                 match page.cursor {
                     None => return Ok(leases),
                     cursor => request = request.cursor(cursor),

@@ -29,6 +29,7 @@ mod source;
 #[cfg(feature = "sqlite")]
 #[cfg_attr(docsrs, doc(cfg(feature = "sqlite")))]
 mod sqlite;
+mod worker_row;
 
 pub use admin::{AdminPlan, AdminResult, LeaseAdmin, LeaseEntry, Listing, PlannedChange, ResetTo, Selection};
 pub use config::{Coordination, HeartbeatMode, LeaseConfig};

@@ -120,6 +120,16 @@ mutants! {
     GoneBeforeMade,
     /// A worker that stops does not wait for what it may still have to give back.
     StopUnsettled,
+    /// A worker's heartbeat counts also when its answer comes after the belief in a lease has ended.
+    LateBeatBelieved,
+    /// The heartbeat of a worker does not keep its leases.
+    BeatIgnored,
+    /// A lease that a worker has lost is kept from all others by its heartbeat.
+    LostLeaseKept,
+    /// A worker whose row was not there or stood still some time ago counts as one that shows no sign of life.
+    OldLookTrusted,
+    /// The row of a worker is removed as soon as it is seen.
+    WorkerRemovedEarly,
 }
 
 thread_local! {

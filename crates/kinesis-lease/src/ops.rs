@@ -19,11 +19,16 @@
 //! | [`evict`], [`reset`] | owner and counter as read | owners as read (evict) |
 //! | [`collect`] | owner and counter as read | none |
 //! | [`delete`] | row exists | none |
+//! | [`beat`], on the row of a worker | counter and token of the worker | (no such row) |
+//! | [`ask`], on the row of a worker | row exists | (no such row) |
 
-use kinesis_core::lease::{Change, CoolDown, FieldWrite, Guard, Lease, LeaseKey, LeaseWrite, TenureToken};
+use kinesis_core::lease::{
+    Change, CoolDown, FieldWrite, Guard, Lease, LeaseKey, LeaseWrite, PrivateValue, TenureToken,
+};
 use kinesis_core::{Checkpoint, HashKeyRange, ShardId, Timestamp, WorkerId};
 
 use crate::mutant::{self, Mutant};
+use crate::worker_row;
 
 fn update(key: &LeaseKey, guard: Guard, fields: Vec<FieldWrite>) -> LeaseWrite {
     LeaseWrite::new(key.clone(), guard, Change::Update(fields))
@@ -240,4 +245,23 @@ pub fn collect(row: &Lease) -> LeaseWrite {
 #[must_use]
 pub fn delete(key: &LeaseKey) -> LeaseWrite {
     LeaseWrite::new(key.clone(), Guard::Exists, Change::Delete)
+}
+
+/// Shows that a worker is alive, in the row that it has beside its leases; takes back what was [asked](ask) of it.
+#[must_use]
+pub fn beat(row: &Lease, token: TenureToken) -> LeaseWrite {
+    let mut fields = vec![FieldWrite::AddCounter(1)];
+    if row.private.contains_key(worker_row::ASKED_FOR) {
+        fields.push(FieldWrite::Private { name: worker_row::ASKED_FOR.to_owned(), value: None });
+    }
+    update(&row.key, of_tenure(row, token), fields)
+}
+
+/// Names a shard in the row of the worker that holds its lease, after a [`request`]: the worker sees it with its next
+/// heartbeat. A hint, so that a later one may overwrite it.
+#[must_use]
+pub fn ask(worker: &LeaseKey, shard: &ShardId) -> LeaseWrite {
+    let value = Some(PrivateValue::Text(shard.to_string()));
+    let field = FieldWrite::Private { name: worker_row::ASKED_FOR.to_owned(), value };
+    update(worker, Guard::Exists, vec![field])
 }

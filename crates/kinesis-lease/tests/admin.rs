@@ -48,6 +48,27 @@ async fn a_listing_has_owner_age_and_position() {
     assert!(listing.leases.iter().all(|entry| entry.age >= secs(30)));
 }
 
+/// The row of a worker is no lease: it is not listed, exported, reset or deleted.
+#[tokio::test(start_paused = true)]
+async fn rows_of_workers_are_no_leases() {
+    let store = FaultyStore::default();
+    let directory = FakeDirectory::open(2);
+    let config = kinesis_lease::LeaseConfig::default().worker_heartbeat(true);
+    let builder = builder(store.clone(), &directory, "a").config(config);
+    let (coordinator, mut events) = builder.start().await.unwrap();
+    acquired(&mut events).await;
+    acquired(&mut events).await;
+    tokio::time::sleep(secs(10)).await;
+    assert_eq!(store.memory.snapshot().len(), 3);
+    let admin = admin(&store);
+    assert_eq!(admin.list().await.unwrap().leases.len(), 2);
+    assert_eq!(store.list(&application(), &stream()).await.unwrap().len(), 2);
+    let plan = admin.plan_reset(&Selection::All, &ResetTo::TrimHorizon).await.unwrap();
+    assert_eq!(plan.to_string().lines().count(), 2);
+    assert!(coordinator.shutdown(secs(10)).await.is_complete());
+    assert_eq!(store.memory.snapshot().len(), 2, "a stop leaves none");
+}
+
 /// A plan says what it would do and does nothing; applied, it resets what was selected and nothing else.
 #[tokio::test(start_paused = true)]
 async fn a_reset_is_planned_first_and_touches_what_was_selected() {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kinesis_lease::{LeaseConfig, ScanCost};
+use kinesis_lease::{Coordination, LeaseConfig, ScanCost};
 
 fn refused(config: &LeaseConfig) -> &'static str {
     config.validate().expect_err("it should be refused").field()
@@ -26,6 +26,7 @@ fn defaults_are_the_documented_ones() {
     assert_eq!((config.coordination, config.max_leases_to_steal), (None, 1));
     assert_eq!(config.steal_interval(), Duration::from_secs(20));
     assert_eq!((config.regime_interval, config.publish_worker_metrics), (Duration::from_secs(30), false));
+    assert!(!config.worker_heartbeat);
     assert_eq!(config.validate(), Ok(()));
 }
 
@@ -132,6 +133,17 @@ fn absurdly_long_times_are_refused() {
     assert_eq!(refused(&config().discovery_interval(Duration::MAX)), "discovery_interval");
     assert_eq!(refused(&config().hand_over_timeout(Duration::MAX)), "hand_over_timeout");
     assert_eq!(refused(&config().store_timeout(Duration::MAX)), "store_timeout");
+}
+
+/// The KCL takes each row for a lease.
+#[test]
+fn a_worker_heartbeat_is_native() {
+    let config = || LeaseConfig::default().worker_heartbeat(true);
+    assert_eq!(config().validate(), Ok(()));
+    assert_eq!(config().coordination(Coordination::Native).validate(), Ok(()));
+    let shared = config().coordination(Coordination::KclCompatible);
+    assert_eq!(refused(&shared), "worker_heartbeat");
+    assert!(shared.validate().unwrap_err().to_string().contains("coordination = kcl_compatible"));
 }
 
 /// Metrics that come too late are those of a worker that is gone.

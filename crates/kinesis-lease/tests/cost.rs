@@ -28,6 +28,23 @@ async fn idle_leases_cost_one_write_each_heartbeat_and_one_call_for_all() {
     }
 }
 
+/// With one heartbeat for a whole worker, idle leases cost one write for each worker and 3 s, however many they are, and no
+/// read more.
+#[tokio::test(start_paused = true)]
+async fn idle_leases_with_a_worker_heartbeat_cost_one_write_for_each_worker() {
+    let config = LeaseConfig::default().worker_heartbeat(true);
+    for (kind, workers, leases) in [(Kind::Sql, 1, 1_000), (Kind::Sql, 4, 100), (Kind::DynamoDb, 1, 1_000)] {
+        let time = if kind == Kind::Sql { Duration::from_secs(60) } else { LONG };
+        let ours = measure(kind, &config, workers, leases, false, time).await;
+        let expected = f64::from(workers) / 3.0;
+        assert!((0.98..=1.02).contains(&(ours.writes / expected)), "{kind:?}, {workers}, {leases}: {ours:?}");
+        assert!(ours.calls <= expected * 1.02, "{kind:?}, {workers}, {leases}: {ours:?}");
+        let rows = f64::from(leases + workers) * f64::from(workers);
+        let looks = if kind == Kind::Sql { 1.1 } else { 1.0 / 20.0 + 1.0 / LONG.as_secs_f64() };
+        assert!(ours.rows_read <= rows * looks, "{kind:?}, {workers}, {leases}: {ours:?}");
+    }
+}
+
 /// A checkpoint is a renewal, too: no write beside it.
 #[tokio::test(start_paused = true)]
 async fn checkpoints_cost_nothing_but_themselves() {

@@ -369,3 +369,10 @@ async fn a_blocked_runtime_holds_up_no_heartbeat() {
     let file = File::new();
     a_blocked_runtime_keeps_its_leases(SqliteStore::open(file.path()).await.unwrap()).await;
 }
+
+/// S-026: a thousand idle leases cost one write each heartbeat interval where the whole worker has one heartbeat.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_idle_leases_cost_one_write_each_interval() {
+    let file = File::new();
+    one_write_keeps_all_leases(SqliteStore::open(file.path()).await.unwrap(), 1_000).await;
+}

@@ -227,12 +227,22 @@ async fn a_stream_by_name_and_by_arn_has_one_set_of_leases() {
 /// S-024: a second worker with the name of a live one is refused; a predecessor that is gone is followed at once.
 #[tokio::test(start_paused = true)]
 async fn a_live_namesake_is_refused_and_a_dead_one_followed() {
+    namesakes(false).await;
+    namesakes(true).await;
+}
+
+async fn namesakes(beats: bool) {
+    let builder = |store, directory, name| {
+        builder(store, directory, name).config(LeaseConfig::default().worker_heartbeat(beats))
+    };
     let store = FaultyStore::default();
     let directory = FakeDirectory::open(2);
     let (first, mut events) = builder(store.clone(), &directory, "same").start().await.unwrap();
     for _ in 0..2 {
         acquired(&mut events).await;
     }
+    // With a heartbeat for the whole worker, the leases stand still from here on.
+    tokio::time::sleep(secs(7)).await;
     let before = tokio::time::Instant::now();
     let error = builder(store.clone(), &directory, "same").start().await.unwrap_err();
     assert_eq!(

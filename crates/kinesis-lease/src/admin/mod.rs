@@ -10,7 +10,7 @@ use kinesis_core::lease::{Lease, LeaseKey, LeaseStore, LeaseWrite, Outcome, Scan
 use kinesis_core::{ApplicationName, Checkpoint, Position, ShardId, StreamRef, Timestamp};
 use tokio::time::Instant;
 
-use crate::ops;
+use crate::{ops, worker_row};
 pub use plan::{AdminPlan, AdminResult, PlannedChange};
 
 /// The most writes of one call.
@@ -253,7 +253,7 @@ impl LeaseAdmin {
         let (mut rows, mut unreadable) = (Vec::new(), Vec::new());
         loop {
             let page = self.store.scan(&request).await?;
-            rows.extend(page.leases);
+            rows.extend(page.leases.into_iter().filter(|row| !worker_row::is_one(&row.key)));
             unreadable.extend(page.unreadable);
             match page.cursor {
                 None => break,

@@ -142,7 +142,7 @@ impl Calls {
     ) -> Result<Discovery, (&'static str, Failure)> {
         let mut backoff = backoff(seed);
         let mut rows: BTreeMap<LeaseKey, Lease> =
-            look.rows.iter().map(|row| (row.key.clone(), row.clone())).collect();
+            discovery::leases(&look.rows).map(|row| (row.key.clone(), row.clone())).collect();
         let Some(template) = shards.first().map(|shard| self.key(shard)) else {
             return Ok(Discovery { made: 0, found: Found::default() });
         };

@@ -11,7 +11,7 @@ use super::boot::{Stage, start_error};
 use super::calls::Calls;
 use super::now;
 use crate::machine::Look;
-use crate::{Coordination, LeaseConfig, StartError};
+use crate::{Coordination, LeaseConfig, StartError, worker_row};
 
 /// Beside workers of the KCL a row without a token may be that of a live one, too.
 fn held_under<'a>(
@@ -23,7 +23,7 @@ fn held_under<'a>(
     rows.iter().filter(move |row| row.holder() == Some(name) && counts(row) && !row.is_finished())
 }
 
-/// Watches the leases that are held under our name for one expiry. Those that stand still are our predecessor's, and
+/// Watches the leases that are held under our name for one expiry, and our name's row as a worker. Those that stand still are our predecessor's, and
 /// are returned with the time since when they do: we may take them at once.
 ///
 /// # Errors
@@ -64,9 +64,13 @@ pub(super) async fn watch(
             held_under(name, &rows, calls.coordination).map(|row| (&row.key, row)).collect();
         // Released or taken by another worker meanwhile.
         still.retain(|key, _| rows.contains_key(key));
-        let moved = still.values().find(|row| rows[&row.key].counter != row.counter);
-        if let Some(row) = moved {
-            return Err(StartError::Namesake { worker: name.clone(), key: Box::new(row.key.clone()) });
+        let moved = still.values().find(|row| rows[&row.key].counter != row.counter).map(|row| &row.key);
+        // Its leases may stand still from now on.
+        let begun = rows.keys().copied().find(|key| worker_row::is_one(key) && !still.contains_key(*key));
+        if let Some(key) = moved.or(begun) {
+            // A lease says more than the worker's row that keeps it.
+            let key = rows.keys().copied().find(|key| !worker_row::is_one(key)).unwrap_or(key);
+            return Err(StartError::Namesake { worker: name.clone(), key: Box::new(key.clone()) });
         }
     }
     Ok(still.into_values().map(|row| (row, began)).collect())

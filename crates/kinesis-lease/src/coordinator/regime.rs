@@ -9,7 +9,9 @@ use kinesis_core::WorkerId;
 use super::boot::{Parts, Stage, start_error};
 use super::calls::{Calls, Failure, limited};
 use super::now;
-use crate::{Coordination, LeaseWarning, Regime, RegimeProbe, RegimeSighting, StartError, TableTenants};
+use crate::{
+    ConfigError, Coordination, LeaseWarning, Regime, RegimeProbe, RegimeSighting, StartError, TableTenants,
+};
 
 /// The probe makes some calls one after the other.
 const CALLS: u32 = 5;
@@ -54,6 +56,9 @@ pub(super) async fn look_around(
     let limit = calls.timeout * CALLS;
     let tenants = calls.tenants(&probe, parts.seed).await.map_err(start_error)?;
     let coordination = settle(setting, &tenants)?;
+    if parts.config.worker_heartbeat {
+        may_beat(coordination, &tenants)?;
+    }
     tracing::info!(%coordination, reason = tenants.kcl_lease, "how leases are shared");
     if !tenants.shared {
         return Ok((coordination, None));
@@ -93,6 +98,18 @@ fn settle(setting: Option<Coordination>, tenants: &TableTenants) -> Stage<Coordi
         (None, Some(_)) => Ok(Coordination::KclCompatible),
         (None, None) => Ok(Coordination::Native),
     }
+}
+
+/// Whether the table may have rows of workers: a worker of the KCL would take them for leases.
+fn may_beat(coordination: Coordination, tenants: &TableTenants) -> Stage<()> {
+    let problem = if coordination == Coordination::KclCompatible {
+        "does not go together with coordination = kcl_compatible, which this table needs: leave worker_heartbeat out"
+    } else if tenants.shared {
+        "needs a table in this library's own layout, with coordination = native: workers of the KCL could use this one"
+    } else {
+        return Ok(());
+    };
+    Err(ConfigError::new("worker_heartbeat", problem).into())
 }
 
 impl RegimeWatch {
@@ -186,6 +203,22 @@ impl RegimeWatch {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Rows of workers are only made where no worker of the KCL takes them for leases; both settings are named.
+    #[test]
+    fn workers_have_rows_in_tables_of_our_own_only() {
+        let said = |coordination, tenants: &TableTenants| {
+            may_beat(coordination, tenants).map_err(|error| error.to_string())
+        };
+        assert_eq!(said(Coordination::Native, &TableTenants::default()), Ok(()));
+        for (coordination, named) in [
+            (Coordination::Native, "coordination = native"),
+            (Coordination::KclCompatible, "coordination = kcl_compatible"),
+        ] {
+            let refused = said(coordination, &shared(None)).unwrap_err();
+            assert!(refused.contains("worker_heartbeat") && refused.contains(named), "{refused}");
+        }
+    }
 
     fn shared(kcl_lease: Option<&str>) -> TableTenants {
         TableTenants::shared(kcl_lease.map(str::to_owned))

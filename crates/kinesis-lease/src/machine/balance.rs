@@ -5,7 +5,7 @@
 //! rest. A worker asks only one that has at least two leases more than itself, so that no lease ever moves back.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use kinesis_core::WorkerId;
 use kinesis_core::lease::{Lease, LeaseKey, TenureToken};
@@ -33,10 +33,19 @@ struct Spread {
 }
 
 impl Machine {
+    /// Whether neither the row nor its holder has shown a sign of life within an expiry.
     pub(super) fn is_expired(&self, seen: &Seen, now: Instant) -> bool {
-        let expiry = self.config.expiry / if mutant::is_on(Mutant::ExpiryHalved) { 2 } else { 1 };
+        self.stands_still(seen, now) && self.is_without_beat(seen, now)
+    }
+
+    /// Whether the row itself has not moved within an expiry.
+    pub(super) fn stands_still(&self, seen: &Seen, now: Instant) -> bool {
         // What was not read since is not known to have stood still until now.
-        now.min(seen.confirmed) >= seen.since + expiry
+        now.min(seen.confirmed) >= seen.since + self.expiry()
+    }
+
+    pub(super) fn expiry(&self) -> Duration {
+        self.config.expiry / if mutant::is_on(Mutant::ExpiryHalved) { 2 } else { 1 }
     }
 
     pub(super) fn is_resting(row: &Lease, seen: &Seen, now: Instant) -> bool {
@@ -80,8 +89,7 @@ impl Machine {
             (None, _) => spread.free.push(key.clone()),
             (Some(owner), Some(holder)) if *owner == self.me => {
                 spread.mine += 1;
-                let patience = self.config.hand_over_timeout + self.config.expiry;
-                if expired || seen.hand_over_since.is_some_and(|since| now >= since + patience) {
+                if expired || seen.hand_over_since.is_some_and(|since| now >= since + self.patience()) {
                     spread.overdue.push(key.clone());
                 } else {
                     spread.others.entry(holder.clone()).or_default();
@@ -164,6 +172,7 @@ impl Machine {
         {
             tracing::debug!(%key, "lease of a busier worker asked for");
             writes.push((ops::request(&seen.row, &self.me), Purpose::Request));
+            writes.extend(self.ask_holder(&seen.row));
         }
         self.issue(now, writes);
     }

@@ -219,6 +219,7 @@ impl Machine {
         let finished = rows.filter(|seen| seen.row.is_finished()).filter(is_free);
         let writes = finished.map(|seen| (ops::collect(&seen.row), Purpose::Collect)).collect();
         self.issue(now, writes);
+        self.remove_dead_workers(now);
     }
 
     pub(super) fn begin_stop(&mut self, now: Instant) {

@@ -48,6 +48,8 @@ pub(super) struct Held {
     pub(super) token: TenureToken,
     /// When the last successful write began; we believe in the lease for a while from then on.
     pub(super) valid_from: Instant,
+    /// When the last read or write began that showed that nobody asks for the lease.
+    pub(super) unasked: Instant,
     /// Whether a write is under way, and whether that write ends the tenure.
     flight: Option<bool>,
     unsure: Option<Unsure>,
@@ -71,6 +73,7 @@ impl Held {
             row,
             token,
             valid_from,
+            unasked: valid_from,
             flight: None,
             unsure: None,
             retry_at: None,
@@ -121,6 +124,11 @@ impl Held {
         }
     }
 
+    /// Whether it is to be kept: its next write is not its last.
+    pub(super) fn is_kept(&self) -> bool {
+        !self.ghost && !self.can_close()
+    }
+
     /// Ends the tenure for its consumer and releases the lease without anybody waiting for it.
     pub(super) fn close_silently(&mut self) {
         self.ghost = true;
@@ -157,9 +165,11 @@ impl Held {
         self.retry_at = None;
     }
 
-    /// A write of ours is in the row: takes over what the row says, and returns who waited for it.
-    fn confirmed(&mut self, row: Lease, valid_from: Instant) -> Vec<ReplyId> {
+    /// A write of ours is in the row, as it was read at `read_at` or later: takes over what the row says, and returns who
+    /// waited for it.
+    fn confirmed(&mut self, row: Lease, valid_from: Instant, read_at: Instant) -> Vec<ReplyId> {
         self.row = row;
+        self.noted(read_at);
         self.valid_from = self.valid_from.max(valid_from);
         self.unsure = None;
         self.failures = 0;
@@ -173,6 +183,13 @@ impl Held {
             std::mem::take(&mut self.waiters).into_iter().partition(|(at, _)| is_stored(at));
         self.waiters = waiting;
         done.into_iter().map(|(_, reply): (Checkpoint, ReplyId)| reply).collect()
+    }
+
+    /// The row looked like that at `read_at` or later.
+    pub(super) fn noted(&mut self, read_at: Instant) {
+        if self.row.checkpoint_owner.is_none() {
+            self.unasked = self.unasked.max(read_at);
+        }
     }
 
     /// Everybody who waits for something.
@@ -201,25 +218,25 @@ impl Machine {
             Ok(Outcome::Applied(row)) if closing => self.close(now, key, &row),
             Ok(Outcome::Applied(row)) => {
                 let valid_from = if mutant::is_on(Mutant::BeliefFromReply) { now } else { started };
-                let done = held.confirmed(row, valid_from);
+                let done = held.confirmed(row, valid_from, started);
                 done.into_iter().for_each(|reply| self.reply(reply, Ok(())));
                 self.notice_hand_over(now, key);
             }
-            Ok(Outcome::Refused { current }) => self.refused(now, key, current),
+            Ok(Outcome::Refused { current }) => self.refused(now, key, started, current),
             Err(error) => self.failed(now, key, started, closing, &error),
             Ok(_) => {}
         }
     }
 
     /// A guard of ours did not hold: either an earlier write of ours was applied after all, or we lost the lease.
-    pub(super) fn refused(&mut self, now: Instant, key: &LeaseKey, current: Option<Lease>) {
+    pub(super) fn refused(&mut self, now: Instant, key: &LeaseKey, read_at: Instant, current: Option<Lease>) {
         let Some(held) = self.held.get_mut(key) else { return };
         let Some(row) = current else { return self.lose(key, LossReason::Deleted) };
         if row.token == Some(held.token) && !mutant::is_on(Mutant::OwnWriteForeign) {
             // Every taking changes the token: the tenure is still ours, and the row shows what we wrote. Nobody can
             // have seen that counter before our first try began.
             let valid_from = held.unsure.map_or(held.valid_from, |unsure| unsure.since);
-            let done = held.confirmed(row, valid_from);
+            let done = held.confirmed(row, valid_from, read_at);
             done.into_iter().for_each(|reply| self.reply(reply, Ok(())));
             return self.notice_hand_over(now, key);
         }
@@ -313,11 +330,12 @@ impl Machine {
 
     /// Begins a hand-over when the row says that another worker wants the lease, or drops it when it no longer does.
     pub(super) fn notice_hand_over(&mut self, now: Instant, key: &LeaseKey) {
+        let Some(held) = self.held.get(key) else { return };
+        let deadline = self.hand_over_deadline(now, held);
         let Some(held) = self.held.get_mut(key) else { return };
         let wanted = held.row.checkpoint_owner.as_ref() == Some(&self.me) && held.row.owner.is_some();
         match held.hand_over {
             None if wanted && !held.ghost && held.closing.is_none() => {
-                let deadline = now + self.config.hand_over_timeout;
                 held.hand_over = Some(deadline);
                 if mutant::is_on(Mutant::ReleaseBeforeDrain) {
                     held.closing = Some(Closing::Release { cool_down: None, reply: None });
@@ -329,11 +347,5 @@ impl Machine {
             Some(_) if !wanted => held.hand_over = None,
             _ => {}
         }
-    }
-
-    /// The last moment at which we believe in the lease.
-    pub(super) fn believed_until(&self, held: &Held) -> Instant {
-        let factor = if mutant::is_on(Mutant::BeliefTooLong) { 1.5 } else { 1.0 };
-        held.valid_from + self.config.belief().mul_f64(factor)
     }
 }

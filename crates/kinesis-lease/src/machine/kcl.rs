@@ -22,10 +22,16 @@ use crate::{Coordination, LeaseWarning, ops};
 /// without a worker of the KCL it is enough that nobody has taken it since the last look.
 const VERY_OLD: u32 = 3;
 
-#[cfg(test)]
+#[cfg(any(test, feature = "sim"))]
 thread_local! {
     /// How the machines that this thread makes share leases, so that tests can simulate fleets of either kind.
     pub(super) static SIMULATED: std::cell::Cell<Coordination> = const { std::cell::Cell::new(Coordination::Native) };
+}
+
+/// Whether they share them as the KCL does.
+#[cfg(any(test, feature = "sim"))]
+pub(crate) fn simulates_kcl() -> bool {
+    SIMULATED.get() == Coordination::KclCompatible
 }
 
 /// What the taking beside workers of the KCL remembers.

@@ -5,6 +5,7 @@
 //! lease is under way at any time.
 
 mod balance;
+mod beat;
 mod close;
 mod held;
 mod kcl;
@@ -25,7 +26,10 @@ use kinesis_core::{Checkpoint, HashKeyRange, WorkerId};
 
 use crate::mutant::{self, Mutant};
 use crate::{LeaseConfig, LeaseError, LeaseWarning, LossReason};
+use beat::Beat;
 use held::Held;
+#[cfg(any(test, feature = "sim"))]
+pub(crate) use kcl::simulates_kcl;
 use observe::Seen;
 use watch::Watch;
 
@@ -132,6 +136,10 @@ enum Purpose {
     },
     Request,
     GiveBack,
+    /// Our own row as a worker.
+    Beat,
+    /// Names a lease that we ask for in the row of its holder.
+    Ask,
     Child {
         of: LeaseKey,
     },
@@ -139,6 +147,7 @@ enum Purpose {
         checkpoint: Checkpoint,
     },
     Collect,
+    RemoveWorker,
 }
 
 #[derive(Debug)]
@@ -180,6 +189,10 @@ pub(crate) struct Machine {
     phase: Phase,
     held: BTreeMap<LeaseKey, Held>,
     seen: BTreeMap<LeaseKey, Seen>,
+    /// The rows of workers, ours included.
+    lives: BTreeMap<WorkerId, Seen>,
+    /// Our own, if we have one.
+    beat: Option<Beat>,
     unreadable: BTreeSet<LeaseKey>,
     /// What the last listing found: it takes two of them to believe that a shard is gone.
     found: Found,
@@ -216,6 +229,7 @@ impl Machine {
         let slowest = (config.look_interval * 8).min(config.expiry).max(config.look_interval);
         let look_backoff = Backoff::new(BackoffConfig::new(config.look_interval, slowest), random.u64(..));
         let watch = Watch::new(config.full_look_interval.unwrap_or(config.look_interval));
+        let beat = config.worker_heartbeat.then(|| Beat::new(&mut random));
         Self {
             me,
             config,
@@ -223,6 +237,8 @@ impl Machine {
             phase: Phase::Running,
             held: BTreeMap::new(),
             seen: BTreeMap::new(),
+            lives: BTreeMap::new(),
+            beat,
             unreadable: BTreeSet::new(),
             found: Found::default(),
             listed_at: None,
@@ -348,7 +364,7 @@ impl Machine {
             let mut items = Vec::new();
             let mut list = Vec::new();
             for (write, purpose) in writes.by_ref().take(BATCH_LIMIT) {
-                if purpose != Purpose::Hold {
+                if !matches!(purpose, Purpose::Hold | Purpose::Beat) {
                     self.busy.insert(write.key.clone());
                 }
                 items.push((write.key.clone(), purpose));
@@ -376,6 +392,8 @@ impl Machine {
             }
             if purpose == Purpose::Collect {
                 self.seen.remove(&key);
+            } else if purpose == Purpose::RemoveWorker && matches!(result, Ok(Outcome::Applied(_))) {
+                self.worker_removed(&key);
             } else if let Ok(Outcome::Applied(row) | Outcome::Refused { current: Some(row) }) = &result {
                 self.observe(row.clone(), now, Some(now));
             }
@@ -390,6 +408,7 @@ impl Machine {
             }
             match purpose {
                 Purpose::Hold => self.held_write_ended(now, &key, started, result),
+                Purpose::Beat => self.beat_ended(now, started, result),
                 Purpose::Take { token } => self.take_ended(now, &key, token, started, result),
                 Purpose::Steal { token, again } => {
                     self.steal_ended(now, &key, token, again, started, result);
@@ -404,7 +423,11 @@ impl Machine {
                         self.warn(LeaseWarning::ShardGone { key, checkpoint });
                     }
                 }
-                Purpose::Request | Purpose::GiveBack | Purpose::Collect => {
+                Purpose::Request
+                | Purpose::GiveBack
+                | Purpose::Ask
+                | Purpose::Collect
+                | Purpose::RemoveWorker => {
                     self.busy.remove(&key);
                 }
             }

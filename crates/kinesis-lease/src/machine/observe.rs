@@ -10,7 +10,7 @@ use kinesis_core::{ShardId, WorkerId};
 use super::held::Held;
 use super::{Action, Look, Machine, Phase, Purpose};
 use crate::mutant::{self, Mutant};
-use crate::{LeaseWarning, LossReason, ops};
+use crate::{LeaseWarning, LossReason, ops, worker_row};
 
 /// A row and how long it has looked like that.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(super) struct Seen {
     /// Since when the same workers have been handing it over.
     pub(super) hand_over_since: Option<Instant>,
     /// How often its counter moved under our name and not by us.
-    foreign_moves: u8,
+    pub(super) foreign_moves: u8,
     /// When a write of ours told us; an older look knows less.
     pub(super) told_at: Option<Instant>,
     /// When it was last seen like that: until then it is known to have stood still.
@@ -33,7 +33,7 @@ pub(super) struct Seen {
 }
 
 /// Moves of a counter under our name that are not ours, until a second worker is suspected.
-const NAMESAKE_MOVES: u8 = 3;
+pub(super) const NAMESAKE_MOVES: u8 = 3;
 
 /// What changes with every sign of life.
 fn pulse(row: &Lease) -> (u64, u64, Option<TenureToken>) {
@@ -45,7 +45,7 @@ fn owners(row: &Lease) -> (Option<&WorkerId>, Option<&WorkerId>) {
 }
 
 impl Seen {
-    fn new(row: Lease, now: Instant, told_at: Option<Instant>) -> Self {
+    pub(super) fn new(row: Lease, now: Instant, told_at: Option<Instant>) -> Self {
         let hand_over_since = row.checkpoint_owner.is_some().then_some(now);
         let since = if mutant::is_on(Mutant::FirstSightExpired) {
             now.checked_sub(Duration::from_secs(60)).unwrap_or(now)
@@ -64,7 +64,7 @@ impl Seen {
         }
     }
 
-    fn update(&mut self, row: Lease, now: Instant, told_at: Option<Instant>) {
+    pub(super) fn update(&mut self, row: Lease, now: Instant, told_at: Option<Instant>) {
         let moved = pulse(&self.row) != pulse(&row) && !mutant::is_on(Mutant::MovesIgnored);
         if moved || mutant::is_on(Mutant::ExpiryRestarted) {
             self.since = now;
@@ -84,6 +84,9 @@ impl Seen {
 impl Machine {
     /// Keeps a row; recognises a taking of ours whose outcome was unknown.
     pub(super) fn observe(&mut self, row: Lease, now: Instant, told_at: Option<Instant>) {
+        if worker_row::is_one(&row.key) {
+            return self.observe_worker(row, now, told_at);
+        }
         if let Some(doubt) = self.doubts.get(&row.key)
             && row.token == Some(doubt.token)
             // Also when somebody has asked for it meanwhile.
@@ -148,7 +151,10 @@ impl Machine {
         self.next_look = (!std::mem::take(&mut self.look_again)).then_some(next);
         self.watch_anew(now);
         self.keep_unreadable(look.unreadable);
-        let found: BTreeSet<&LeaseKey> = look.rows.iter().map(|row| &row.key).collect();
+        let (workers, rows): (Vec<Lease>, Vec<Lease>) =
+            look.rows.into_iter().partition(|row| worker_row::is_one(&row.key));
+        self.saw_workers(now, look.started, workers);
+        let found: BTreeSet<&LeaseKey> = rows.iter().map(|row| &row.key).collect();
         let vanished = |(key, held): &(&LeaseKey, &Held)| {
             !found.contains(key) && !held.in_flight() && held.valid_from < look.started
         };
@@ -161,9 +167,9 @@ impl Machine {
             self.lose(&key, LossReason::Deleted);
             self.actions.push(Action::Discover);
         }
-        for row in look.rows {
+        for row in rows {
             if !self.seen.get(&row.key).is_some_and(is_older) {
-                self.look_at_held(now, &row);
+                self.look_at_held(now, look.started, &row);
                 let key = row.key.clone();
                 self.observe(row, now, None);
                 self.confirm(&key, look.started);
@@ -171,6 +177,7 @@ impl Machine {
         }
         self.doubts.retain(|_, doubt| now < doubt.started + self.config.expiry);
         self.unsettled.retain(|_, at| *at > look.started);
+        self.give_up_lost(now, look.started);
         match self.phase {
             Phase::Running => self.balance(now, look.started, true),
             Phase::NotTaking => {}
@@ -187,16 +194,17 @@ impl Machine {
         }
     }
 
-    /// A look can tell earlier than the next renewal that a lease is asked for or taken.
-    fn look_at_held(&mut self, now: Instant, row: &Lease) {
+    /// A look that began at `started` can tell earlier than the next renewal that a lease is asked for or taken.
+    pub(super) fn look_at_held(&mut self, now: Instant, started: Instant, row: &Lease) {
         let Some(held) = self.held.get_mut(&row.key) else { return };
         if row.token == Some(held.token) {
             held.row.owner.clone_from(&row.owner);
             held.row.checkpoint_owner.clone_from(&row.checkpoint_owner);
+            held.noted(started);
             self.notice_hand_over(now, &row.key);
         } else if row.epoch > held.row.epoch && !held.in_flight() {
             // Reads may be old, but epochs never go back.
-            self.refused(now, &row.key, Some(row.clone()));
+            self.refused(now, &row.key, started, Some(row.clone()));
         }
     }
 

@@ -14,6 +14,7 @@ impl Machine {
     pub(crate) fn plan(&mut self, now: Instant) -> Vec<Action> {
         self.end_what_is_over(now);
         self.write_held(now);
+        self.write_beat(now);
         self.read_doubts(now);
         self.watch_rows(now);
         if !self.looking && self.next_look.is_none_or(|at| at <= now) {
@@ -30,9 +31,10 @@ impl Machine {
         let look = self.next_look.into_iter().chain(self.next_watch()).filter(|_| !self.looking);
         let doubts = self.doubts.values().filter_map(|doubt| doubt.read_at);
         let calm = self.batches.len() < UNHURRIED_BATCHES;
+        let (due, belief) = (self.due(), self.belief());
         let held = self.held.values().flat_map(|held| {
-            let heartbeat = held.valid_from + self.heartbeat();
-            let due = held.wanted_at().filter(|_| calm).map_or(heartbeat, |at| heartbeat.min(at));
+            let renewal = due.of(held);
+            let due = held.wanted_at().filter(|_| calm).map_or(renewal, |at| renewal.min(at));
             let write = (!held.in_flight()).then(|| match held.retry_at {
                 Some(retry) if held.can_close() => retry,
                 Some(retry) => retry.max(due),
@@ -40,9 +42,9 @@ impl Machine {
             });
             // The end of a hand-over is of no interest once the tenure is being closed.
             let hand_over = held.hand_over.filter(|_| held.closing.is_none());
-            [Some(self.believed_until(held)), hand_over, write]
+            [Some(belief.until(held)), hand_over, write]
         });
-        look.chain(doubts).chain(held.flatten()).min()
+        look.chain(doubts).chain(self.beat_at()).chain(held.flatten()).min()
     }
 
     /// The next look is made at once, or right after the one under way.
@@ -55,15 +57,16 @@ impl Machine {
         self.look_again = self.looking;
     }
 
-    fn heartbeat(&self) -> Duration {
+    pub(super) fn heartbeat(&self) -> Duration {
         self.config.heartbeat_interval * if mutant::is_on(Mutant::RenewedLate) { 4 } else { 1 }
     }
 
     fn end_what_is_over(&mut self, now: Instant) {
+        let belief = self.belief();
         let expired: Vec<LeaseKey> = self
             .held
             .iter()
-            .filter(|(_, held)| now >= self.believed_until(held))
+            .filter(|(_, held)| now >= belief.until(held))
             .map(|(key, _)| key.clone())
             .collect();
         for key in expired {
@@ -91,14 +94,14 @@ impl Machine {
 
     fn write_held(&mut self, now: Instant) {
         let calm = self.batches.len() < UNHURRIED_BATCHES;
-        let heartbeat = self.heartbeat();
-        let is_due = |held: &super::Held, slack| now + slack >= held.valid_from + heartbeat;
+        let due = self.due();
+        let is_due = |held: &super::Held, slack| now + slack >= due.of(held);
         let may_write =
             |held: &super::Held, slack| !held.in_flight() && held.retry_at.is_none_or(|at| at <= now + slack);
         // Once one lease is due, others that soon will be go with it: one call instead of many.
         let any_due =
             self.held.values().any(|held| may_write(held, Duration::ZERO) && is_due(held, Duration::ZERO));
-        let slack = if any_due { heartbeat / 4 } else { Duration::ZERO };
+        let slack = if any_due { self.heartbeat() / 4 } else { Duration::ZERO };
         let is_retried = |held: &super::Held| held.retry_at.is_some() && may_write(held, Duration::ZERO);
         let any_retried = self.held.values().any(is_retried);
         let retry_slack = if any_retried { FIRST_RETRY / 4 } else { Duration::ZERO };

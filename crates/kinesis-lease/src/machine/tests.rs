@@ -1,5 +1,6 @@
 //! Fleets and single machines.
 
+mod beat;
 mod bench;
 mod ending;
 mod fleet;

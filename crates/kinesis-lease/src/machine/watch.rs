@@ -1,12 +1,12 @@
 //! When to look. Where all rows cost no more than one, all are read each time. Where each row read is paid for, all are
 //! read now and then, and in between by key only those that something hangs on: what is on its way to us, what is free,
-//! and one lease of each of two other workers, as a sign that these live. With a ring of workers each has two that watch
+//! and one lease (or the row) of each of two other workers, as a sign that these live. With a ring of workers each has two that watch
 //! it, so that a worker that dies is noticed when its lease has stood still for the expiry; then all rows are read.
 //!
 //! A hint of the store, and whatever makes another look worth while before its time, is answered by a look at all rows;
 //! where these cost something they are limited in number.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use kinesis_core::WorkerId;
 use kinesis_core::lease::{Lease, LeaseKey, StoreError};
 
 use super::{Action, Machine, Phase};
-use crate::LeaseWarning;
+use crate::{LeaseWarning, worker_row};
 
 /// The most rows that are read by key at a time.
 const ROWS: usize = 100;
@@ -39,11 +39,26 @@ pub(super) struct Watch {
     wanted: bool,
     /// Until when the looks before their time are paid for.
     paid_until: Option<Instant>,
+    /// Leases of ours that somebody asks for, as our row as a worker says.
+    asked_for: BTreeSet<LeaseKey>,
 }
 
 impl Watch {
     pub(super) fn new(interval: Duration) -> Self {
-        Self { interval, next: None, under_way: None, looked_at: None, wanted: false, paid_until: None }
+        Self {
+            interval,
+            next: None,
+            under_way: None,
+            looked_at: None,
+            wanted: false,
+            paid_until: None,
+            asked_for: BTreeSet::new(),
+        }
+    }
+
+    /// A lease of ours is to be read, as it may be asked for.
+    pub(super) fn asked_for(&mut self, key: LeaseKey) {
+        self.asked_for.insert(key);
     }
 
     /// Whether these rows were read for us; since when.
@@ -62,6 +77,11 @@ impl Machine {
     /// Whether reading all rows costs more than reading a few.
     pub(super) fn is_sparing(&self) -> bool {
         self.watch.interval > self.config.look_interval
+    }
+
+    /// How long what others write can go unseen where reading all rows costs more than reading a few.
+    pub(super) fn look_gap(&self) -> Duration {
+        if self.is_sparing() { self.watch.interval } else { Duration::ZERO }
     }
 
     /// The time from one look at all rows to the next. Workers that started together should not go on looking at the same
@@ -155,9 +175,11 @@ impl Machine {
         }
     }
 
-    fn rows_to_watch(&self, now: Instant) -> Vec<LeaseKey> {
+    fn rows_to_watch(&mut self, now: Instant) -> Vec<LeaseKey> {
+        let mut asked_for = std::mem::take(&mut self.watch.asked_for);
+        asked_for.retain(|key| self.held.contains_key(key));
         if self.phase != Phase::Running {
-            return Vec::new();
+            return asked_for.into_iter().collect();
         }
         let has_room = self.config.max_leases.is_none_or(|most| self.held.len() < most);
         let is_of_interest = |row: &Lease, key: &LeaseKey| {
@@ -175,6 +197,7 @@ impl Machine {
             .iter()
             .filter(|(key, seen)| !seen.row.is_finished() && !ours(key) && is_of_interest(&seen.row, key));
         let mut keys: Vec<LeaseKey> = rows.map(|(key, _)| key.clone()).take(ROWS).collect();
+        keys.extend(asked_for);
         keys.extend(self.signs_of_life(now));
         keys
     }
@@ -190,21 +213,21 @@ impl Machine {
         if now < saw_at + self.config.heartbeat_interval + self.config.look_interval {
             return Vec::new();
         }
-        let mut workers: BTreeMap<&WorkerId, Option<&LeaseKey>> = BTreeMap::new();
+        let mut workers: BTreeMap<&WorkerId, Option<LeaseKey>> = BTreeMap::new();
         for (key, seen) in &self.seen {
             let Some(holder) = seen.row.holder().filter(|holder| **holder != self.me) else { continue };
             if seen.row.is_finished() || self.busy.contains(key) || self.is_expired(seen, now) {
                 continue;
             }
-            let lives = seen.since > looked_at;
-            let watched = workers.entry(holder).or_insert(Some(key));
-            if lives {
+            let (sign, since) = self.sign_of_life(holder, key, now);
+            let watched = workers.entry(holder).or_insert(Some(sign));
+            if since > looked_at {
                 *watched = None;
             }
         }
         let (before, after): (Vec<_>, Vec<_>) =
             workers.into_iter().partition(|(worker, _)| **worker < self.me);
-        after.into_iter().chain(before).take(WATCHED).filter_map(|(_, key)| key.cloned()).collect()
+        after.into_iter().chain(before).take(WATCHED).filter_map(|(_, key)| key).collect()
     }
 
     /// Rows were read by key.
@@ -229,18 +252,24 @@ impl Machine {
             }
         };
         for row in rows.into_iter().flatten() {
+            if worker_row::is_one(&row.key) {
+                self.watched_worker(now, started, row);
+                continue;
+            }
             let Some(before) = self.seen.get(&row.key) else { continue };
             if before.told_at.is_some_and(|told| told >= started) {
                 continue;
             }
             let was_theirs = before.row.holder().is_some_and(|holder| *holder != self.me);
             let key = row.key.clone();
+            self.look_at_held(now, started, &row);
             self.observe(row, now, None);
             self.confirm(&key, started);
+            // Whether a worker's row speaks for it is seen by a look at all rows.
             let is_free = self
                 .seen
                 .get(&key)
-                .is_some_and(|seen| seen.row.owner.is_none() || self.is_expired(seen, now));
+                .is_some_and(|seen| seen.row.owner.is_none() || self.stands_still(seen, now));
             if was_theirs && is_free {
                 // Its other leases are likely to be free as well.
                 self.want_look();

@@ -71,13 +71,12 @@ impl Fleet {
         if found.believes.contains_key(&lease.key) {
             return Some("it holds it already".into());
         }
-        let close = self.settings.rates.0 >= 0.95 && self.settings.rates.1 <= 1.05;
         // A stopped process does nothing; when it goes on, it learns first that its time is over.
         let other = self
             .workers
             .iter()
             .find(|(_, other)| other.paused_until <= self.now && other.believes.contains_key(&lease.key));
-        if let (Some((other, _)), true) = (other, close) {
+        if let (Some((other, _)), true) = (other, self.has_close_clocks()) {
             return Some(format!("w{other} believes in it, too"));
         }
         if !self.stream.may_begin(shard) {
@@ -195,6 +194,10 @@ impl Fleet {
             self.coverage.rests += 1;
             let rest = self.millis(2_000..8_000);
             return self.release(worker, &key, token, Some(CoolDown::new(rest, 1)));
+        }
+        if self.settings.config.worker_heartbeat && token.get() % 3 != 0 {
+            // Nothing is stored for it: its heartbeats are those of its worker.
+            return self.work_on(worker, key, token);
         }
         let mut at = self.now.as_millis();
         let often = self.chance(20);

@@ -83,6 +83,14 @@ coverage! {
     hasty_stops,
     /// Takings recognised although their reply was lost.
     recognised,
+    /// Heartbeats of whole workers.
+    beats,
+    /// Workers stopped while their heartbeat was on its way.
+    dozed,
+    /// Answers that came to stopped workers.
+    late_answers,
+    /// Rows of dead workers that were removed.
+    workers_removed,
     /// Calm ends in which every shard had an owner, evenly.
     balanced,
 }

@@ -114,7 +114,8 @@ impl Fleet {
             Err(error) => return self.discovery_failed(worker, &error, Call::Scan),
         };
         let look_rows = rows.clone();
-        let rows: BTreeMap<LeaseKey, Lease> = rows.into_iter().map(|row| (row.key.clone(), row)).collect();
+        let rows: BTreeMap<LeaseKey, Lease> =
+            discovery::leases(&rows).map(|row| (row.key.clone(), row.clone())).collect();
         let start = self.settings.start.clone();
         let Some(discovery) = self.workers.get_mut(&worker).and_then(|found| found.discovery.as_mut()) else {
             return;

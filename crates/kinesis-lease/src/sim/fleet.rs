@@ -14,9 +14,9 @@ use super::table::{Table, TaggedWrite, Taking, is_end, names, token_of};
 use super::watch::Watch;
 use super::worker::Worker;
 use super::{Coverage, number};
-use crate::LeaseConfig;
 use crate::discovery::Start;
 use crate::machine::{Action, BatchId, Event, Look, Machine, Request};
+use crate::{LeaseConfig, worker_row};
 
 /// More steps than this at one moment are a loop.
 const SPIN: u32 = 20_000;
@@ -56,6 +56,8 @@ pub(super) enum Happening {
     Stop,
     /// The time of a periodic listing.
     Discover,
+    /// The worker is stopped for so long, as by a signal.
+    Doze(Duration),
 }
 
 #[derive(Debug, Clone)]
@@ -83,7 +85,7 @@ pub(crate) struct Fleet {
     pub(super) table: Table,
     pub(super) workers: BTreeMap<usize, Worker>,
     next_worker: usize,
-    agenda: BTreeMap<(Duration, u64), (usize, Happening)>,
+    pub(super) agenda: BTreeMap<(Duration, u64), (usize, Happening)>,
     next_entry: u64,
     /// Steps since time last moved.
     still: u32,
@@ -92,7 +94,11 @@ pub(crate) struct Fleet {
     /// A worker that is to stop as soon as it asks for a lease or takes one.
     pub(super) restless: Option<usize>,
     /// The reply to the next call is lost.
-    loses: bool,
+    pub(super) loses: bool,
+    /// A worker that is to be stopped while its next heartbeat is on its way: how long that takes, and how long it is.
+    pub(super) dozing: Option<(usize, Duration, Duration)>,
+    /// The next call takes so long to the store.
+    pub(super) slow: Option<Duration>,
     pub(super) watch: Watch,
     pub(crate) coverage: Coverage,
     /// Beginnings and ends of tenures since the last reset.
@@ -122,6 +128,8 @@ impl Fleet {
             half_start: false,
             restless: None,
             loses: false,
+            dozing: None,
+            slow: None,
             watch: Watch::default(),
             coverage: Coverage::default(),
             moves: 0,
@@ -334,6 +342,7 @@ impl Fleet {
                 let writes: Vec<TaggedWrite> = writes.into_iter().map(tag).collect();
                 self.sending(number, batch, &writes);
                 self.grow_restless(number, &writes);
+                self.doze(number, &writes);
                 self.send(number, Call::Apply(batch, writes));
             }
             Action::Look => {
@@ -361,6 +370,9 @@ impl Fleet {
         let roll = self.random.u32(0..100);
         let Faults { lost_calls, lost_replies, late, throttled, .. } = faults;
         let works = Fate { reach: Some(reach), reply: Some(reply), throttled: false };
+        if let Some(reach) = self.slow.take() {
+            return Fate { reach: Some(reach), ..works };
+        }
         if std::mem::take(&mut self.loses) {
             self.coverage.lost_replies += 1;
             return Fate { reply: None, ..works };
@@ -414,8 +426,11 @@ impl Fleet {
         match happening {
             Happening::Store(call, reply) => {
                 let call = self.cut_short(number, call, reply.is_some());
+                let batch = if let Call::Apply(batch, _) = &call { Some(*batch) } else { None };
                 let answer = self.store(number, call);
-                if let Some(delay) = reply {
+                if let Some(batch) = batch.filter(|_| reply.is_none()) {
+                    self.answer_dozer(number, batch, answer);
+                } else if let Some(delay) = reply {
                     self.later(delay, number, Happening::Deliver(answer));
                 }
             }
@@ -436,23 +451,12 @@ impl Fleet {
             Happening::List => self.begin_discovery(number),
             Happening::Stop => self.stop(number),
             Happening::Send(call) => self.send(number, call),
+            Happening::Doze(length) => self.pause(number, length),
             Happening::Discover => {
                 self.workers.entry(number).and_modify(|worker| worker.scheduled = false);
                 self.begin_discovery(number);
             }
         }
-    }
-
-    /// A worker that was told to stop just when it asks for a lease, and often does not hear of it.
-    fn grow_restless(&mut self, number: usize, writes: &[TaggedWrite]) {
-        if self.restless != Some(number) || !writes.iter().any(|tagged| names(&tagged.write, number)) {
-            return;
-        }
-        self.restless = None;
-        self.coverage.hasty_stops += 1;
-        self.loses = !self.watch.gentle && (!self.watch.storm || self.chance(50));
-        let delay = self.millis(20..100);
-        self.later(delay, number, Happening::Stop);
     }
 
     fn sending(&mut self, number: usize, batch: BatchId, writes: &[TaggedWrite]) {
@@ -494,14 +498,14 @@ impl Fleet {
                 Answer::Event(Event::Applied { batch, results })
             }
             Call::Look(started) => {
-                let rows = self.table.rows.values().cloned().collect();
+                let rows = self.table.all_rows();
                 Answer::Event(Event::Looked(Ok(Look { started, rows, unreadable: Vec::new() })))
             }
             Call::Read(keys) => {
-                let rows = keys.iter().map(|key| self.table.rows.get(key).cloned()).collect();
+                let rows = keys.iter().map(|key| self.table.row(key)).collect();
                 Answer::Event(Event::Read { keys, rows: Ok(rows) })
             }
-            Call::Scan => Answer::Scanned(Ok(self.table.rows.values().cloned().collect())),
+            Call::Scan => Answer::Scanned(Ok(self.table.all_rows())),
             Call::Create(writes) => {
                 for write in &writes {
                     self.apply(number, write);
@@ -512,14 +516,18 @@ impl Fleet {
     }
 
     fn apply(&mut self, worker: usize, tagged: &TaggedWrite) -> Outcome {
+        if worker_row::is_one(&tagged.write.key) {
+            return self.apply_to_worker(worker, tagged);
+        }
         let is_past = self.stream.shards[&number(&tagged.write.key)].trimmed;
-        let applied = match self.table.apply(tagged, is_past, self.now) {
-            Ok(applied) => applied,
-            Err(violation) => {
-                self.violated(format!("{violation} (written by w{worker})"));
-                return Outcome::Refused { current: None };
-            }
-        };
+        let applied =
+            match self.table.apply(tagged, is_past, self.holder_believes(&tagged.write.key), self.now) {
+                Ok(applied) => applied,
+                Err(violation) => {
+                    self.violated(format!("{violation} (written by w{worker})"));
+                    return Outcome::Refused { current: None };
+                }
+            };
         let shard = number(&tagged.write.key);
         match &applied.outcome {
             Outcome::Applied(row) => {

@@ -4,6 +4,7 @@
 //!
 //! Not a part of the crate's interface: it changes without notice. `cargo xtask sim` runs it.
 
+mod beats;
 mod consumer;
 mod coverage;
 mod discover;

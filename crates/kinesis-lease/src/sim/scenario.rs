@@ -9,6 +9,7 @@ use super::faults::Faults;
 use super::fleet::{Fleet, Settings};
 use crate::LeaseConfig;
 use crate::discovery::Start;
+use crate::machine::simulates_kcl;
 
 /// How long a calm may take until everything is right.
 const CALM_LIMIT: Duration = Duration::from_secs(240);
@@ -105,10 +106,17 @@ pub(super) fn run(seed: u64, tracing: bool, full_look_interval: Option<Duration>
     let seed = random.u64(..);
     let mut settings = settings(&mut random);
     settings.config.full_look_interval = full_look_interval;
+    // Drawn apart, so that the other runs stay what they are.
+    let mut apart = fastrand::Rng::with_seed(seed);
+    let beats = apart.u32(0..3) == 0 && !simulates_kcl();
+    settings.config.worker_heartbeat = beats;
+    if beats && full_look_interval.is_none() && apart.u32(0..3) == 0 {
+        settings.config.full_look_interval = Some(LeaseConfig::SPARSE_LOOK_INTERVAL);
+    }
     let mut fleet = Fleet::new(seed, size.shards, settings);
     fleet.trace = tracing.then(Vec::new);
     fleet.watch.gentle = fleet.settings.faults.are_none();
-    let mut scenario = Scenario { random, size, fleet };
+    let mut scenario = Scenario { random, apart, size, fleet };
     scenario.begin();
     scenario.storm();
     scenario.calm();
@@ -118,6 +126,8 @@ pub(super) fn run(seed: u64, tracing: bool, full_look_interval: Option<Duration>
 
 struct Scenario {
     random: fastrand::Rng,
+    /// For what only runs with heartbeats of whole workers draw.
+    apart: fastrand::Rng,
     size: Size,
     fleet: Fleet,
 }
@@ -185,8 +195,22 @@ impl Scenario {
             }
             let long = self.random.u32(0..4) == 0;
             self.wait(if long { 25_000 } else { 6_000 });
+            self.doze();
             self.event();
         }
+    }
+
+    /// A worker is stopped while its next heartbeat is on its way.
+    fn doze(&mut self) {
+        let config = &self.fleet.settings.config;
+        if !config.worker_heartbeat || self.fleet.watch.gentle || self.apart.u32(0..3) != 0 {
+            return;
+        }
+        let workers = self.fleet.workers();
+        let Some(worker) = self.apart.choice(&workers).copied() else { return };
+        let reach = Duration::from_millis(self.apart.u64(100..10_000));
+        let length = reach + Duration::from_millis(self.apart.u64(0..3_000));
+        self.fleet.dozing = Some((worker, reach, length));
     }
 
     fn event(&mut self) {
@@ -265,6 +289,7 @@ impl Scenario {
         self.fleet.settings.faults = Faults::NONE;
         self.fleet.watch.storm = false;
         self.fleet.restless = None;
+        self.fleet.dozing = None;
         // Whatever was stopped or cut off comes back first.
         let back = self.fleet.workers.values().map(|worker| worker.paused_until.max(worker.cut_until)).max();
         self.fleet.run(back.unwrap_or_default().saturating_sub(self.fleet.now));

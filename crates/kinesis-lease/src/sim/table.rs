@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use kinesis_core::Checkpoint;
-use kinesis_core::lease::{Change, FieldWrite, Lease, LeaseKey, LeaseWrite, Outcome, TenureToken};
+use kinesis_core::lease::{Change, FieldWrite, Guard, Lease, LeaseKey, LeaseWrite, Outcome, TenureToken};
+use kinesis_core::{Checkpoint, WorkerId};
 
 use crate::LeaseConfig;
 use crate::memory::apply_to_rows;
@@ -42,6 +42,10 @@ pub(super) enum Taking {
 #[derive(Debug)]
 pub(super) struct Table {
     pub(super) rows: BTreeMap<LeaseKey, Lease>,
+    /// The rows of workers.
+    pub(super) workers: BTreeMap<LeaseKey, Lease>,
+    /// When each worker last showed a sign of life in its row.
+    beats: BTreeMap<WorkerId, Duration>,
     past: BTreeMap<LeaseKey, Past>,
     /// How long a live holder must have stood still before its lease may be taken.
     shortest_expiry: Duration,
@@ -63,6 +67,8 @@ impl Table {
     pub(super) fn new(config: &LeaseConfig, fastest: f64) -> Self {
         Self {
             rows: BTreeMap::new(),
+            workers: BTreeMap::new(),
+            beats: BTreeMap::new(),
             past: BTreeMap::new(),
             shortest_expiry: config.expiry.div_f64(fastest),
             shortest_patience: (config.hand_over_timeout + config.expiry).div_f64(fastest),
@@ -75,7 +81,38 @@ impl Table {
         self.past.get(key).map(|past| past.moved_at).unwrap_or_default()
     }
 
-    /// Applies a write as a store does; `is_past` says that the service has nothing of the shard any more.
+    /// All rows, as a scan reads them.
+    pub(super) fn all_rows(&self) -> Vec<Lease> {
+        self.rows.values().chain(self.workers.values()).cloned().collect()
+    }
+
+    /// One row by its key.
+    pub(super) fn row(&self, key: &LeaseKey) -> Option<Lease> {
+        self.rows.get(key).or_else(|| self.workers.get(key)).cloned()
+    }
+
+    /// Applies a write to the row of a worker.
+    ///
+    /// # Errors
+    /// What must never happen.
+    pub(super) fn apply_to_worker(&mut self, write: &LeaseWrite, now: Duration) -> Result<Outcome, String> {
+        let before = self.workers.get(&write.key).cloned();
+        let outcome = apply_to_rows(&mut self.workers, write);
+        let (Outcome::Applied(after), false) = (&outcome, write.change == Change::Delete) else {
+            return Ok(outcome);
+        };
+        let counter = before.as_ref().map(|row| row.counter);
+        if counter.is_some_and(|counter| counter > after.counter) {
+            return Err(format!("the counter of {} went back", write.key));
+        }
+        if counter != Some(after.counter) {
+            self.beats.extend(after.owner.clone().map(|owner| (owner, now)));
+        }
+        Ok(outcome)
+    }
+
+    /// Applies a write as a store does; `is_past` says that the service has nothing of the shard any more, and
+    /// `holder_believes` that its holder does, so that its heartbeats count.
     ///
     /// # Errors
     /// What must never happen.
@@ -83,6 +120,7 @@ impl Table {
         &mut self,
         tagged: &TaggedWrite,
         is_past: bool,
+        holder_believes: bool,
         now: Duration,
     ) -> Result<Applied, String> {
         let write = &tagged.write;
@@ -119,7 +157,10 @@ impl Table {
             }
             if begins {
                 let taking = past.taking(before);
-                let (still, asked) = (now - past.moved_at, past.asked_at.map(|at| now - at));
+                let beat =
+                    before.holder().filter(|_| holder_believes).and_then(|holder| self.beats.get(holder));
+                let beat = beat.copied().unwrap_or_default();
+                let (still, asked) = (now - past.moved_at.max(beat), past.asked_at.map(|at| now - at));
                 let long = asked.is_some_and(|asked| asked >= self.shortest_patience);
                 match taking {
                     Taking::Expired if still < self.shortest_expiry && long => {
@@ -175,4 +216,9 @@ pub(super) fn is_end(write: &LeaseWrite) -> bool {
     let ends =
         |field: &FieldWrite| matches!(field, FieldWrite::Checkpoint(checkpoint) if checkpoint.is_shard_end());
     matches!(&write.change, Change::Update(fields) if fields.iter().any(ends))
+}
+
+/// Whether the write tells a worker that it is asked for a lease.
+pub(super) fn is_ask(write: &LeaseWrite) -> bool {
+    write.guard == Guard::Exists
 }

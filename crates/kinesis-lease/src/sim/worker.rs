@@ -9,8 +9,8 @@ use kinesis_core::lease::{LeaseKey, Outcome, StoreError, TenureToken};
 use super::consumer::Pending;
 use super::discover::Discovery;
 use super::table::{TaggedWrite, token_of};
-use crate::LeaseConfig;
 use crate::machine::{BatchId, Machine, ReplyId};
+use crate::{LeaseConfig, worker_row};
 
 /// No write is tried again sooner, on the fastest clock.
 const SHORTEST_RETRY: Duration = Duration::from_millis(15);
@@ -39,6 +39,8 @@ pub(super) struct Worker {
     failed: BTreeMap<LeaseKey, (TenureToken, Duration)>,
     /// When the first write of a tenure was sent whose outcome is unknown.
     unsure: BTreeMap<LeaseKey, (TenureToken, Duration)>,
+    /// When the first heartbeat was sent whose outcome is unknown.
+    unsure_beat: Option<Duration>,
     pub(super) takings: BTreeMap<TenureToken, Duration>,
     pub(super) pending: BTreeMap<ReplyId, Pending>,
     pub(super) next_reply: ReplyId,
@@ -73,6 +75,7 @@ impl Worker {
             sent: BTreeMap::new(),
             failed: BTreeMap::new(),
             unsure: BTreeMap::new(),
+            unsure_beat: None,
             takings: BTreeMap::new(),
             pending: BTreeMap::new(),
             next_reply: 0,
@@ -125,6 +128,10 @@ impl Worker {
     ) {
         let Some((sent, writes)) = self.sent.remove(&batch) else { return };
         for (result, (key, tenure)) in results.iter().zip(writes) {
+            if worker_row::is_one(&key) {
+                self.beat_replied(sent, result, now);
+                continue;
+            }
             match tenure.filter(|_| result.is_err()) {
                 Some(tenure) => self.failed.insert(key.clone(), (tenure, now)),
                 None => self.failed.remove(&key),
@@ -146,6 +153,28 @@ impl Worker {
             if let (Some(proof), true) = (proof, self.believes.get(&key) == Some(&tenure)) {
                 let proven = self.proven.entry(key).or_default();
                 *proven = proof.max(*proven);
+            }
+        }
+    }
+
+    /// A heartbeat counts for what the worker believes in by what it knew before.
+    fn beat_replied(&mut self, sent: Duration, result: &Result<Outcome, Arc<StoreError>>, now: Duration) {
+        let belief = self.config.belief().div_f64(self.rate);
+        let first = self.unsure_beat;
+        let proof = match result {
+            Ok(Outcome::Applied(_)) => Some(sent),
+            Ok(Outcome::Refused { current: Some(_) }) => first,
+            Ok(_) => None,
+            Err(_) => {
+                self.unsure_beat = Some(first.unwrap_or(sent));
+                return;
+            }
+        };
+        self.unsure_beat = None;
+        for key in self.believes.keys().filter(|_| proof.is_some()) {
+            let proven = self.proven.entry(key.clone()).or_default();
+            if now <= *proven + belief {
+                *proven = proof.unwrap_or_default().max(*proven);
             }
         }
     }

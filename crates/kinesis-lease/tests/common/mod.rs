@@ -359,3 +359,61 @@ where
         rows.into_iter().flatten().all(|row| row.epoch == 1 && row.counter > 10 && row.checkpoint == at(5))
     );
 }
+
+/// With a heartbeat for the whole worker its leases stand still, and its row moves once each interval: one write. A clean stop
+/// leaves nothing of it.
+pub(crate) async fn one_write_keeps_all_leases<S>(store: S, leases: u32)
+where
+    S: LeaseStore + Clone,
+    LeaseStoreSource: From<S>,
+{
+    let directory = FakeDirectory::open(leases);
+    let config = LeaseConfig::default().worker_heartbeat(true).expiry(secs(8)).heartbeat_interval(secs(1));
+    let builder = builder(LeaseStoreSource::from(store.clone()), &directory, "a").config(config);
+    let (coordinator, mut events) = builder.heartbeat(HeartbeatMode::OwnThread).start().await.unwrap();
+    let reading = tokio::spawn(async move {
+        let mut held = Vec::new();
+        while let Some(event) = events.next().await {
+            match event {
+                LeaseEvent::Acquired(tenure) => held.push(tenure),
+                LeaseEvent::Lost { key, reason, .. } => panic!("{key} is lost: {reason}"),
+                _ => {}
+            }
+        }
+    });
+    let rows = async || {
+        let (mut workers, mut rows, mut cursor) = (Vec::new(), Vec::new(), None);
+        loop {
+            let request = ScanRequest::new(application()).stream(stream()).cursor(cursor);
+            let page = store.scan(&request).await.unwrap();
+            let (of_workers, of_leases): (Vec<Lease>, Vec<Lease>) =
+                page.leases.into_iter().partition(|row| row.key.shard().as_str().starts_with("worker:"));
+            workers.extend(of_workers);
+            rows.extend(of_leases);
+            cursor = page.cursor;
+            if cursor.is_none() {
+                rows.sort_by(|a, b| a.key.cmp(&b.key));
+                return (workers, rows);
+            }
+        }
+    };
+    until_async("all leases are held, and the heartbeat keeps them", async || {
+        let (workers, rows) = rows().await;
+        workers.first().is_some_and(|row| row.counter >= 3) && rows.iter().all(|row| row.token.is_some())
+    })
+    .await;
+    let (before, leases_before) = rows().await;
+    let began = std::time::Instant::now();
+    tokio::time::sleep(secs(5)).await;
+    let (after, leases_after) = rows().await;
+    let intervals = began.elapsed().as_secs();
+    assert_eq!(leases_before, leases_after, "no lease is written");
+    assert_eq!((leases_after.len(), after.len()), (leases as usize, 1));
+    let beats = after[0].counter - before[0].counter;
+    assert!(beats >= 3 && beats <= intervals + 1, "{beats} in {intervals} s");
+    assert!(coordinator.shutdown(secs(30)).await.is_complete());
+    reading.await.unwrap();
+    let (workers, rows) = rows().await;
+    assert_eq!(workers, []);
+    assert!(rows.iter().all(|row| row.owner.is_none()));
+}

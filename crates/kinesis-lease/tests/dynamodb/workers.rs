@@ -1,8 +1,10 @@
 //! Workers that share a table.
 
-use kinesis_lease::{LeaseStore as _, LeaseStoreSource, TableLayout};
+use kinesis_lease::{LeaseConfig, LeaseStore as _, LeaseStoreSource, TableLayout};
 
-use crate::common::{at, key, stream, workers_share_leases};
+use crate::common::{
+    FakeDirectory, at, builder, key, one_write_keeps_all_leases, stream, workers_share_leases,
+};
 use crate::support::Table;
 
 /// S-042, S-046: two workers of one table in the KCL's layout share its leases, one takes over what the other
@@ -20,4 +22,24 @@ async fn workers_share_the_leases_of_one_table() {
     .await;
     let rows = table.store().get(&[0, 1, 2, 3].map(key)).await.unwrap();
     assert!(rows.into_iter().flatten().all(|row| row.owner.is_none() && row.checkpoint >= at(100)));
+}
+
+/// S-026: a thousand idle leases cost one write each heartbeat interval where the whole worker has one heartbeat.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_idle_leases_cost_one_write_each_interval() {
+    let table = Table::new().await;
+    one_write_keeps_all_leases(table.ready().await, 1_000).await;
+}
+
+/// A worker of the KCL would take the row of a worker for a lease: a start is refused that names the setting and what the
+/// table needs.
+#[tokio::test]
+async fn tables_that_the_kcl_can_use_have_no_rows_of_workers() {
+    let table = Table::new().await.layout(TableLayout::kcl_single_stream(stream()));
+    let config = LeaseConfig::default().worker_heartbeat(true);
+    let start = builder(table.ready().await, &FakeDirectory::open(1), "a").config(config).start();
+    let refused = start.await.unwrap_err();
+    assert!(!refused.is_retryable());
+    let said = refused.to_string();
+    assert!(said.contains("`worker_heartbeat`") && said.contains("coordination = native"), "{said}");
 }

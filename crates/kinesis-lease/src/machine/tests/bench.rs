@@ -42,6 +42,8 @@ pub(super) struct Bench {
     pub(super) start: Instant,
     pub(super) now: Instant,
     pub(super) store: Store,
+    /// Whether looks fail, and nothing else does.
+    pub(super) looks_fail: bool,
     pub(super) kept: Vec<(BatchId, Vec<LeaseWrite>)>,
     /// What the machine told its consumer, and the answers to callers.
     pub(super) told: Vec<Action>,
@@ -61,6 +63,7 @@ impl Bench {
             start: now,
             now,
             store: Store::Works,
+            looks_fail: false,
             kept: Vec::new(),
             told: Vec::new(),
             writes: 0,
@@ -93,7 +96,7 @@ impl Bench {
                     self.kept.push((batch, writes))
                 }
                 Action::Apply { batch, writes } => self.apply(batch, &writes),
-                Action::Look if matches!(self.store, Store::Works | Store::Hangs) => {
+                Action::Look if matches!(self.store, Store::Works | Store::Hangs) && !self.looks_fail => {
                     let rows = self.rows.values().cloned().collect();
                     let look = Look { started: self.now, rows, unreadable: Vec::new() };
                     self.step(Event::Looked(Ok(look)));

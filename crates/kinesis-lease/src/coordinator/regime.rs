@@ -54,6 +54,7 @@ pub(super) async fn look_around(
     let limit = calls.timeout * CALLS;
     let tenants = calls.tenants(&probe, parts.seed).await.map_err(start_error)?;
     let coordination = settle(setting, &tenants)?;
+    parts.config.check_balance(coordination)?;
     tracing::info!(%coordination, reason = tenants.kcl_lease, "how leases are shared");
     if !tenants.shared {
         return Ok((coordination, None));

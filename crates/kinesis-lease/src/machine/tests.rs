@@ -7,3 +7,4 @@ mod holding;
 mod kcl;
 mod mixed;
 mod sharing;
+mod weigh;

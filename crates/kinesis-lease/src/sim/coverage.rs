@@ -83,6 +83,12 @@ coverage! {
     hasty_stops,
     /// Takings recognised although their reply was lost.
     recognised,
+    /// Leases asked for because of their load.
+    load_moves,
+    /// Workers that share by numbers beside others that share by load.
+    unaware,
+    /// Calm ends in which the loads were within the band.
+    weighed,
     /// Calm ends in which every shard had an owner, evenly.
     balanced,
 }

@@ -9,14 +9,15 @@ use kinesis_core::lease::{Change, Lease, LeaseKey, Outcome, StoreError, TenureTo
 
 use super::consumer::Deed;
 use super::faults::{Fate, Faults};
+use super::load::Loads;
 use super::stream::Stream;
 use super::table::{Table, TaggedWrite, Taking, is_end, names, token_of};
 use super::watch::Watch;
 use super::worker::Worker;
 use super::{Coverage, number};
-use crate::LeaseConfig;
 use crate::discovery::Start;
 use crate::machine::{Action, BatchId, Event, Look, Machine, Request};
+use crate::{Balance, LeaseConfig};
 
 /// More steps than this at one moment are a loop.
 const SPIN: u32 = 20_000;
@@ -93,6 +94,8 @@ pub(crate) struct Fleet {
     pub(super) restless: Option<usize>,
     /// The reply to the next call is lost.
     loses: bool,
+    /// What the shards cost, in runs in which that counts.
+    pub(crate) loads: Option<Loads>,
     pub(super) watch: Watch,
     pub(crate) coverage: Coverage,
     /// Beginnings and ends of tenures since the last reset.
@@ -122,6 +125,7 @@ impl Fleet {
             half_start: false,
             restless: None,
             loses: false,
+            loads: None,
             watch: Watch::default(),
             coverage: Coverage::default(),
             moves: 0,
@@ -150,7 +154,11 @@ impl Fleet {
         let number = self.next_worker;
         self.next_worker += 1;
         let name = WorkerId::new(format!("w{number}")).expect("a valid name");
-        let config = LeaseConfig { max_leases: limit, ..self.settings.config.clone() };
+        let mut config = LeaseConfig { max_leases: limit, ..self.settings.config.clone() };
+        if self.loads.as_mut().is_some_and(|loads| loads.random.u32(0..100) < loads.unaware) {
+            config.balance = Balance::Count;
+            self.coverage.unaware += 1;
+        }
         let (slowest, fastest) = self.settings.rates;
         let rate = slowest + self.random.f64() * (fastest - slowest);
         let worker = Worker::new(Machine::new(name, config.clone(), self.random.fork()), config, rate);
@@ -344,7 +352,7 @@ impl Fleet {
             }
             Action::Read(keys) => self.send(number, Call::Read(keys)),
             Action::Discover => self.begin_discovery(number),
-            Action::Acquired { lease, token } => self.acquired(number, &lease, token),
+            Action::Acquired { lease, token, meter } => self.acquired(number, &lease, token, meter),
             Action::HandOver { key, token, .. } => self.asked(number, key, token),
             Action::Lost { key, token, reason } => self.lost(number, &key, token, reason),
             Action::Ended { key, .. } => self.ended(number, &key),
@@ -532,6 +540,9 @@ impl Fleet {
                         "w{worker} wrote {shard}: {owner}/{holder} counter {counter} epoch {epoch} at {at}"
                     )
                 });
+                if names(&tagged.write, worker) && row.checkpoint_owner.is_some() {
+                    self.count_request(row);
+                }
                 if row.is_finished() && is_end(&tagged.write) {
                     self.stored_end(shard);
                 }

@@ -294,6 +294,9 @@ impl Fleet {
         if let Some(shard) = runnable.iter().find(|shard| !self.is_owned(**shard)) {
             return Some(format!("{shard} has no owner"));
         }
+        if self.loads.is_some() && self.all_weigh() {
+            return self.uneven();
+        }
         let limited = self.workers.values().any(|worker| worker.config.max_leases.is_some());
         let target = runnable.len().div_ceil(self.workers.len().max(1));
         let (number, most) = self

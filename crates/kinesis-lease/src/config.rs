@@ -42,6 +42,27 @@ impl fmt::Display for Coordination {
     }
 }
 
+/// What an even share of the leases is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
+#[non_exhaustive]
+pub enum Balance {
+    /// The same number for each worker.
+    #[default]
+    Count,
+    /// The same load for each worker, as far as leases can be divided. The load of a lease is the part of a second for
+    /// which its records keep the handler busy, plus the part of a shard's read limits that they take: bytes per second
+    /// / 2,000,000, and records per second / 50,000. Each holder stores the average over
+    /// [`load_window`](LeaseConfig::load_window) with its renewals and checkpoints, so that it costs no write.
+    ///
+    /// A lease weighs one third by itself and two thirds by its load, in units of the average lease. A lease is asked for
+    /// when that brings the two workers clearly closer to each other
+    /// ([`LeaseConfig::LEAST_GAIN`], [`LeaseConfig::LOAD_BAND`], [`LeaseConfig::LEAST_LOAD`]). As long as a worker of the
+    /// application holds leases and stores no load of any, leases are shared by their number alone. Not with
+    /// [`Coordination::KclCompatible`].
+    Load,
+}
+
 /// Settings of a [`Coordinator`](crate::Coordinator). All workers of an application should have the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(
@@ -81,6 +102,13 @@ pub struct LeaseConfig {
     pub store_timeout: Option<Duration>,
     /// The most leases that this worker takes; at least 1. Default: no limit.
     pub max_leases: Option<usize>,
+    /// What an even share of the leases is. Default: the same number for each worker.
+    pub balance: Balance,
+    /// With [`Balance::Load`]: the time constant of the average load, and how long the loads of a worker that has got a
+    /// lease are measured anew before it may ask for another because of them. At least two heartbeat intervals. Default
+    /// 2 min.
+    #[cfg_attr(feature = "serde", serde(with = "humantime_serde"))]
+    pub load_window: Duration,
     /// How leases are shared with other workers. By default the table is looked at when the worker starts: where the KCL
     /// has made or holds a lease, as the KCL does it, else (also in an empty table) natively. It never changes while the
     /// worker runs; a setting that the table contradicts is refused.
@@ -120,6 +148,8 @@ impl Default for LeaseConfig {
             hand_over_timeout: Duration::from_secs(30),
             store_timeout: None,
             max_leases: None,
+            balance: Balance::Count,
+            load_window: Duration::from_secs(120),
             coordination: None,
             max_leases_to_steal: 1,
             regime_interval: Duration::from_secs(30),
@@ -137,6 +167,26 @@ impl LeaseConfig {
     /// How often all rows are read where each row read is paid for, unless
     /// [`full_look_interval`](Self::full_look_interval) says otherwise: 20 s, as often as the KCL does.
     pub const SPARSE_LOOK_INTERVAL: Duration = Duration::from_secs(20);
+
+    /// With [`Balance::Load`]: a lease of the weight `w` is asked for only of a worker that is heavier by `d`, and if
+    /// `w × (d − w)` is at least this, in units of the average lease. Between workers of leases that weigh the same this is
+    /// 1 where the other has two leases more, and 0 where it has one more.
+    pub const LEAST_GAIN: f64 = 0.5;
+
+    /// With [`Balance::Load`]: workers whose numbers of leases differ by less than two count as even while their weights
+    /// differ by less than this part of the average worker's.
+    pub const LOAD_BAND: f64 = 0.2;
+
+    /// With [`Balance::Load`]: no lease is asked for that would leave more than this part of the difference the other way
+    /// round.
+    pub const LOAD_TURN: f64 = 0.5;
+
+    /// With [`Balance::Load`]: a lease that went from one worker to another is left there for so many times
+    /// [`load_window`](Self::load_window), 10 min by default: so loads move no lease more than six times an hour.
+    pub const LOAD_REST: u32 = 5;
+
+    /// With [`Balance::Load`]: where the average lease has less load than this, the numbers of leases count more.
+    pub const LEAST_LOAD: f64 = 0.05;
 
     /// Sets [`heartbeat_interval`](Self::heartbeat_interval).
     #[must_use]
@@ -191,6 +241,20 @@ impl LeaseConfig {
     #[must_use]
     pub fn max_leases(mut self, max: usize) -> Self {
         self.max_leases = Some(max);
+        self
+    }
+
+    /// Sets [`balance`](Self::balance).
+    #[must_use]
+    pub fn balance(mut self, balance: Balance) -> Self {
+        self.balance = balance;
+        self
+    }
+
+    /// Sets [`load_window`](Self::load_window).
+    #[must_use]
+    pub fn load_window(mut self, window: Duration) -> Self {
+        self.load_window = window;
         self
     }
 
@@ -272,6 +336,7 @@ impl LeaseConfig {
             ("hand_over_timeout", self.hand_over_timeout),
             ("store_timeout", self.call_timeout()),
             ("regime_interval", self.regime_interval),
+            ("load_window", self.load_window),
         ];
         for (field, duration) in durations {
             if duration.is_zero() {
@@ -296,6 +361,13 @@ impl LeaseConfig {
         if self.max_leases == Some(0) {
             return Err(ConfigError::new("max_leases", "must be at least 1"));
         }
+        if let Some(coordination) = self.coordination {
+            self.check_balance(coordination)?;
+        }
+        if self.balance == Balance::Load && self.load_window < self.heartbeat_interval * 2 {
+            let problem = "must be at least two heartbeat intervals: loads are stored with heartbeats";
+            return Err(ConfigError::new("load_window", problem));
+        }
         if self.max_leases_to_steal == 0 {
             return Err(ConfigError::new("max_leases_to_steal", "must be at least 1"));
         }
@@ -308,6 +380,15 @@ impl LeaseConfig {
             let problem =
                 "must be 30 s or less with publish_worker_metrics, or the KCL takes this worker for gone";
             return Err(ConfigError::new("regime_interval", problem));
+        }
+        Ok(())
+    }
+    /// Workers of the KCL know of numbers only.
+    pub(crate) fn check_balance(&self, coordination: Coordination) -> Result<(), ConfigError> {
+        if self.balance == Balance::Load && coordination == Coordination::KclCompatible {
+            let problem = "load does not go together with coordination = kcl_compatible, which shares leases by their \
+                           number as the KCL does; set balance = count, or use a table without the KCL";
+            return Err(ConfigError::new("balance", problem));
         }
         Ok(())
     }

@@ -14,6 +14,7 @@ mod error;
 mod event;
 mod ext;
 mod identity;
+mod load;
 mod machine;
 mod memory;
 mod mutant;
@@ -32,7 +33,7 @@ mod sqlite;
 mod worker_row;
 
 pub use admin::{AdminPlan, AdminResult, LeaseAdmin, LeaseEntry, Listing, PlannedChange, ResetTo, Selection};
-pub use config::{Coordination, HeartbeatMode, LeaseConfig};
+pub use config::{Balance, Coordination, HeartbeatMode, LeaseConfig};
 pub use coordinator::{Coordinator, CoordinatorBuilder, DEFAULT_LATEST_MARGIN, LeaseEvents, Tenure};
 #[cfg(feature = "dynamodb")]
 pub use dynamodb::{

@@ -114,6 +114,10 @@ mutants! {
     ChildrenAtTip,
     /// After a start at the tip that came half-way, shards that were closed meanwhile count as old.
     ClosedUnseen,
+    /// A lease that is asked for because of the loads does not count where it goes.
+    LoadMovedTwice,
+    /// The loads in the rows are not looked at.
+    LoadUnseen,
     /// Two listings count as consecutive although one between them failed.
     GoneAcrossFailure,
     /// A listing counts for shards that are newer than it.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kinesis_lease::{Coordination, LeaseConfig, ScanCost};
+use kinesis_lease::{Balance, Coordination, LeaseConfig, ScanCost};
 
 fn refused(config: &LeaseConfig) -> &'static str {
     config.validate().expect_err("it should be refused").field()
@@ -27,7 +27,24 @@ fn defaults_are_the_documented_ones() {
     assert_eq!(config.steal_interval(), Duration::from_secs(20));
     assert_eq!((config.regime_interval, config.publish_worker_metrics), (Duration::from_secs(30), false));
     assert!(!config.worker_heartbeat);
+    assert_eq!((config.balance, config.load_window), (Balance::Count, Duration::from_secs(120)));
     assert_eq!(config.validate(), Ok(()));
+}
+
+/// Loads are measured with heartbeats, and workers of the KCL do not know of them.
+#[test]
+fn sharing_by_load_needs_a_window_and_our_own_way_to_share() {
+    let config = || LeaseConfig::default().balance(Balance::Load);
+    assert_eq!(config().validate(), Ok(()));
+    let short = Duration::from_millis(5_999);
+    assert_eq!(refused(&config().load_window(short)), "load_window");
+    assert_eq!(LeaseConfig::default().load_window(short).validate(), Ok(()));
+    assert_eq!(refused(&LeaseConfig::default().load_window(Duration::ZERO)), "load_window");
+    let beside_kcl = config().coordination(Coordination::KclCompatible);
+    let error = beside_kcl.validate().unwrap_err();
+    assert_eq!(error.field(), "balance");
+    assert!(error.to_string().contains("coordination = kcl_compatible"), "{error}");
+    assert_eq!(config().coordination(Coordination::Native).validate(), Ok(()));
 }
 
 /// All rows are never read more often than a worker looks.
@@ -113,9 +130,11 @@ mod file {
     fn a_configuration_survives_a_file() {
         let config = LeaseConfig::default()
             .store_timeout(Duration::from_millis(250))
-            .coordination(kinesis_lease::Coordination::KclCompatible);
+            .coordination(kinesis_lease::Coordination::KclCompatible)
+            .balance(kinesis_lease::Balance::Load);
         let text = serde_json::to_string(&config).unwrap();
         assert!(text.contains(r#""coordination":"kcl_compatible""#), "{text}");
+        assert!(text.contains(r#""balance":"load","load_window":"2m""#), "{text}");
         assert_eq!(serde_json::from_str::<LeaseConfig>(&text).unwrap(), config);
     }
 }

@@ -37,6 +37,7 @@ impl ShardTask {
     pub(super) async fn deliver(&mut self, batch: SourceBatch) -> Result<(), Ending> {
         self.behind = batch.behind;
         self.metrics.behind(batch.behind);
+        self.weigh(&batch);
         let mut raw = batch.records.into_iter();
         let mut records = VecDeque::new();
         loop {

@@ -3,6 +3,7 @@
 mod control;
 mod deliver;
 mod ending;
+mod load;
 mod metrics;
 mod offering;
 mod policy;

@@ -88,6 +88,7 @@ impl ShardTask {
     pub(crate) async fn run(mut self) -> Finished {
         let (progress, metrics) = (Arc::clone(&self.progress), Arc::clone(&self.metrics));
         let (interval, spacing) = (self.cx.config.checkpoint_interval, self.cx.config.position_spacing());
+        self.begin_weighing();
         let finished = {
             let life = async {
                 let ending = self.work().await;

@@ -9,6 +9,7 @@ use kinesis_core::BoxError;
 use tokio::time::Instant;
 
 use super::shard::{Ending, ShardTask};
+use super::supervisor::later;
 
 /// The handler panicked; the panic is contained to its shard.
 #[derive(Debug, thiserror::Error)]
@@ -36,11 +37,16 @@ impl ShardTask {
         running: impl Future<Output = Result<T, BoxError>>,
     ) -> Result<T, BoxError> {
         let started = Instant::now();
+        let mut busy = self.busy(started);
+        let mut stuck_at = later(self.cx.config.stuck_after);
         let mut running = pin!(contained(running));
         loop {
-            match tokio::time::timeout(self.cx.config.stuck_after, &mut running).await {
+            let wake = busy.report_at().map_or(stuck_at, |at| at.min(stuck_at));
+            match tokio::time::timeout_at(wake, &mut running).await {
                 Ok(result) => return result,
+                Err(_) if Instant::now() < stuck_at => busy.report(),
                 Err(_) => {
+                    stuck_at = later(self.cx.config.stuck_after);
                     let first = self.in_hand.as_ref().map(tracing::field::display);
                     // debug-ok: a duration
                     tracing::warn!(shard = %self.shard, call, first, running = ?started.elapsed(), "a handler has not returned for long");

@@ -38,5 +38,7 @@ mod sources;
 #[cfg(all(feature = "default-https-client", feature = "efo"))]
 mod steal;
 #[cfg(test)]
+mod weigh;
+#[cfg(test)]
 #[cfg(all(feature = "gzip", feature = "kpl", feature = "zstd"))]
 mod wire;

@@ -159,7 +159,7 @@ impl CoordinatorBuilder {
             tasks: JoinSet::new(),
             thread: None,
         };
-        let task = cancelled.run_until_cancelled_owned(boot.run(self.store));
+        let task = Box::pin(cancelled.run_until_cancelled_owned(boot.run(self.store)));
         match self.heartbeat {
             HeartbeatMode::Inline => {
                 coordinator.tasks.spawn(async {

@@ -59,6 +59,7 @@ pub(super) async fn look_around(
     if parts.config.worker_heartbeat {
         may_beat(coordination, &tenants)?;
     }
+    parts.config.check_balance(coordination)?;
     tracing::info!(%coordination, reason = tenants.kcl_lease, "how leases are shared");
     if !tenants.shared {
         return Ok((coordination, None));

@@ -153,11 +153,12 @@ impl Running {
             }
             // When many ask at once, the listing that is already asked for comes after all of them.
             Action::Discover => drop(self.task.discover.try_send(None)),
-            Action::Acquired { lease, token } => {
+            Action::Acquired { lease, token, meter } => {
                 let (guard, ownership) = Ownership::new();
                 self.owned.insert((lease.key.clone(), token), guard);
                 let shard = ShardRef::new(self.task.stream_ref.clone(), lease.key.shard().clone());
-                let tenure = Tenure::new(*lease, shard, token, ownership, self.task.sender.clone());
+                let commands = self.task.sender.clone();
+                let tenure = Tenure::new(*lease, shard, token, ownership, meter, commands);
                 self.task.events.send(LeaseEvent::Acquired(tenure));
             }
             Action::HandOver { key, token, deadline } => {

@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::command::Command;
 use crate::LeaseError;
+use crate::load::Meter;
 
 /// A renewal comes sooner; sums of times must not overflow.
 const LONGEST_SPACING: Duration = Duration::from_secs(60 * 60);
@@ -26,6 +27,7 @@ struct Inner {
     shard: ShardRef,
     token: TenureToken,
     ownership: Ownership,
+    meter: Arc<Meter>,
     commands: mpsc::Sender<Command>,
 }
 
@@ -35,9 +37,10 @@ impl Tenure {
         shard: ShardRef,
         token: TenureToken,
         ownership: Ownership,
+        meter: Arc<Meter>,
         commands: mpsc::Sender<Command>,
     ) -> Self {
-        Self(Arc::new(Inner { lease, shard, token, ownership, commands }))
+        Self(Arc::new(Inner { lease, shard, token, ownership, meter, commands }))
     }
 
     /// The row as it was when the lease was taken.
@@ -74,6 +77,15 @@ impl Tenure {
     #[must_use]
     pub fn ownership(&self) -> Ownership {
         self.0.ownership.clone()
+    }
+
+    /// Reports work on the shard since the last report: how long it kept the handler busy, and what was read. With
+    /// [`Balance::Load`](crate::Balance::Load) the leases are shared by it; otherwise it is of no use and does no harm.
+    ///
+    /// Cheap: it waits for nothing and makes no call. Once anything was reported in a tenure (zeros count), silence means
+    /// that the shard is idle. A long piece of work should be reported while it goes on, every few seconds.
+    pub fn report_load(&self, busy: Duration, bytes: u64, records: u64) {
+        self.0.meter.add(busy, bytes, records);
     }
 
     /// Stores how far the shard is finished, and returns when it is stored. Checkpoints that wait at the same time

@@ -2,7 +2,8 @@
 //! time by asking for it.
 //!
 //! Only leases that can be worked on count: not finished ones, not those that wait for their parents, not those that
-//! rest. A worker asks only one that has at least two leases more than itself, so that no lease ever moves back.
+//! rest. A worker asks only one that has at least two leases more than itself, so that no lease ever moves back. Where leases
+//! are shared by their loads, `weigh.rs` says what is asked for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -13,13 +14,13 @@ use kinesis_core::lease::{Lease, LeaseKey, TenureToken};
 use super::observe::Seen;
 use super::{Machine, Purpose};
 use crate::mutant::{self, Mutant};
-use crate::ops;
+use crate::{load, ops};
 
 /// What the rows say about the spread.
 #[derive(Debug, Default)]
-struct Spread {
+pub(super) struct Spread {
     /// Ours, on the way to us, or asked for.
-    mine: usize,
+    pub(super) mine: Vec<LeaseKey>,
     /// Still ours, but on the way to others.
     leaving: usize,
     /// Ready to be begun by us, with nobody to wait for.
@@ -29,7 +30,7 @@ struct Spread {
     /// Free to be taken by anybody.
     free: Vec<LeaseKey>,
     /// What other live workers have, or will have after hand-overs.
-    others: BTreeMap<WorkerId, Vec<LeaseKey>>,
+    pub(super) others: BTreeMap<WorkerId, Vec<LeaseKey>>,
 }
 
 impl Machine {
@@ -69,7 +70,7 @@ impl Machine {
                         spread.others.entry(owner.clone()).or_default().push(key.clone());
                     }
                     _ if leaving => {}
-                    _ => spread.mine += 1,
+                    _ => spread.mine.push(key.clone()),
                 }
                 continue;
             }
@@ -88,7 +89,7 @@ impl Machine {
         match (&row.owner, &row.checkpoint_owner) {
             (None, _) => spread.free.push(key.clone()),
             (Some(owner), Some(holder)) if *owner == self.me => {
-                spread.mine += 1;
+                spread.mine.push(key.clone());
                 if expired || seen.hand_over_since.is_some_and(|since| now >= since + self.patience()) {
                     spread.overdue.push(key.clone());
                 } else {
@@ -98,7 +99,7 @@ impl Machine {
             (Some(owner), None)
                 if *owner == self.me && (row.token.is_none() || mutant::is_on(Mutant::SelfTakeOver)) =>
             {
-                spread.mine += 1;
+                spread.mine.push(key.clone());
                 spread.addressed.push(key.clone());
             }
             _ if expired => spread.free.push(key.clone()),
@@ -122,12 +123,12 @@ impl Machine {
         let mut spread = self.spread(seen_at);
         let orphans = self.orphans(&spread.free, now);
         let others: usize = spread.others.values().map(Vec::len).sum();
-        let runnable = spread.mine + others + spread.free.len();
+        let mut mine = spread.mine.len();
+        let runnable = mine + others + spread.free.len();
         // A worker without a row in the table is one of its workers, too, if it is us.
         let workers = spread.others.keys().filter(|owner| **owner != self.me).count() + 1;
         let target = runnable.div_ceil(workers);
         let room = self.config.max_leases.map_or(usize::MAX, |most| most.saturating_sub(spread.leaving));
-        let mut mine = spread.mine;
         let mut writes = Vec::new();
         while mine > room
             && let Some(key) = spread.addressed.pop()
@@ -161,13 +162,16 @@ impl Machine {
         for key in taken {
             let token = self.fresh_token();
             let Some(seen) = self.seen.get(&key) else { continue };
-            writes.push((ops::take(&seen.row, &self.me, token), Purpose::Take { token }));
+            let mut write = ops::take(&seen.row, &self.me, token);
+            if self.load_window().is_none() {
+                load::forget(&seen.row, &mut write);
+            }
+            writes.push((write, Purpose::Take { token }));
         }
         if of_all
             && spread.free.is_empty()
             && !mutant::is_on(Mutant::NeverAsks)
-            && (mine < room.min(target) || mutant::is_on(Mutant::NoDeadBand))
-            && let Some(key) = self.choose(&spread, mine)
+            && let Some(key) = self.wanted(now, &spread, mine, target, room)
             && let Some(seen) = self.seen.get(&key)
         {
             tracing::debug!(%key, "lease of a busier worker asked for");
@@ -184,7 +188,23 @@ impl Machine {
         TenureToken::from_random(self.random.u128(..))
     }
 
-    /// A lease of the most loaded worker, if that has at least two more than we.
+    /// A lease to ask for.
+    fn wanted(
+        &mut self,
+        now: Instant,
+        spread: &Spread,
+        mine: usize,
+        target: usize,
+        room: usize,
+    ) -> Option<LeaseKey> {
+        if self.weighs(spread, now) {
+            return if mine < room { self.choose_by_load(spread, now) } else { None };
+        }
+        let wants = mine < room.min(target) || mutant::is_on(Mutant::NoDeadBand);
+        if wants { self.choose(spread, mine) } else { None }
+    }
+
+    /// A lease of the worker with the most leases, if that has at least two more than we.
     fn choose(&mut self, spread: &Spread, mine: usize) -> Option<LeaseKey> {
         let most =
             spread.others.iter().filter(|(owner, _)| **owner != self.me).map(|(_, leases)| leases.len());
@@ -195,18 +215,20 @@ impl Machine {
             .iter()
             .filter(|(owner, leases)| **owner != self.me && leases.len() == most)
             .flat_map(|(_, leases)| leases)
-            // Not one that is already on its way from somewhere else, or that its new owner has not begun with.
-            .filter(|key| {
-                let row = self.seen.get(*key).map(|seen| &seen.row);
-                let is_settled = row.is_some_and(|row| row.checkpoint_owner.is_none() && row.token.is_some());
-                is_settled && !self.held.contains_key(*key)
-            })
+            .filter(|key| self.can_be_asked_for(key))
             .collect();
         if fitting.is_empty() {
             return None;
         }
         let chosen = self.random.usize(..fitting.len());
         Some(fitting[chosen].clone())
+    }
+
+    /// Not what is already on its way from somewhere else, or what its new owner has not begun with.
+    pub(super) fn can_be_asked_for(&self, key: &LeaseKey) -> bool {
+        let row = self.seen.get(key).map(|seen| &seen.row);
+        let is_settled = row.is_some_and(|row| row.checkpoint_owner.is_none() && row.token.is_some());
+        is_settled && !self.held.contains_key(key)
     }
 
     /// What is free and was so a look ago.

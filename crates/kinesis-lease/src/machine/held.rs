@@ -7,6 +7,7 @@ use kinesis_core::lease::{CoolDown, Lease, LeaseKey, LeaseWrite, Outcome, StoreE
 use kinesis_core::{Checkpoint, ShardId};
 
 use super::{Action, Machine, Phase, ReplyId, retry_delay};
+use crate::load::Average;
 use crate::mutant::{self, Mutant};
 use crate::{LeaseError, LossReason, ops};
 
@@ -65,11 +66,13 @@ pub(super) struct Held {
     pub(super) hand_over: Option<Instant>,
     /// The tenure is over for its consumer; only the last write is still to be made.
     ghost: bool,
+    pub(super) load: Average,
 }
 
 impl Held {
     pub(super) fn new(row: Lease, token: TenureToken, valid_from: Instant) -> Self {
         Self {
+            load: Average::new(&row, valid_from),
             row,
             token,
             valid_from,

@@ -14,6 +14,7 @@ mod plan;
 #[cfg(test)]
 mod tests;
 mod watch;
+mod weigh;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,6 +25,7 @@ use kinesis_core::directory::{DirectoryError, ShardInfo};
 use kinesis_core::lease::{CoolDown, Lease, LeaseKey, LeaseWrite, Outcome, StoreError, TenureToken};
 use kinesis_core::{Checkpoint, HashKeyRange, WorkerId};
 
+use crate::load::Meter;
 use crate::mutant::{self, Mutant};
 use crate::{LeaseConfig, LeaseError, LeaseWarning, LossReason};
 use beat::Beat;
@@ -108,8 +110,8 @@ pub(crate) enum Action {
     Read(Vec<LeaseKey>),
     /// List shards and make missing leases, beginning now or later; answer with `Event::Discovered`.
     Discover,
-    /// A tenure begins.
-    Acquired { lease: Box<Lease>, token: TenureToken },
+    /// A tenure begins; its work is reported to the meter.
+    Acquired { lease: Box<Lease>, token: TenureToken, meter: Arc<Meter> },
     /// A tenure should end before the deadline.
     HandOver { key: LeaseKey, token: TenureToken, deadline: Instant },
     /// A tenure ended against our will.
@@ -479,7 +481,8 @@ impl Machine {
             // Too many can only come of a taking whose reply was lost.
             held.close_silently();
         } else {
-            self.actions.push(Action::Acquired { lease: Box::new(row), token });
+            let meter = held.load.meter();
+            self.actions.push(Action::Acquired { lease: Box::new(row), token, meter });
         }
         self.held.insert(key, held);
     }

@@ -18,6 +18,10 @@ pub(super) struct Seen {
     pub(super) row: Lease,
     /// When it was first seen.
     pub(super) first_seen: Instant,
+    /// Since when it is known to be of the present tenure.
+    pub(super) tenure_since: Instant,
+    /// When it was seen to go from one worker to another.
+    pub(super) moved_at: Option<Instant>,
     /// Since when its counter stands still.
     pub(super) since: Instant,
     /// Since when looks have found it free to take.
@@ -55,6 +59,8 @@ impl Seen {
         Self {
             row,
             first_seen: now,
+            tenure_since: now,
+            moved_at: None,
             since,
             free_since: None,
             hand_over_since,
@@ -69,6 +75,12 @@ impl Seen {
         if moved || mutant::is_on(Mutant::ExpiryRestarted) {
             self.since = now;
             self.free_since = None;
+        }
+        if self.row.epoch != row.epoch {
+            self.tenure_since = now;
+        }
+        if self.row.holder().zip(row.holder()).is_some_and(|(before, after)| before != after) {
+            self.moved_at = Some(now);
         }
         if row.checkpoint_owner.is_none() {
             self.hand_over_since = None;

@@ -105,6 +105,7 @@ impl Machine {
         let is_retried = |held: &super::Held| held.retry_at.is_some() && may_write(held, Duration::ZERO);
         let any_retried = self.held.values().any(is_retried);
         let retry_slack = if any_retried { FIRST_RETRY / 4 } else { Duration::ZERO };
+        let window = self.load_window();
         let mut writes = Vec::new();
         for held in self.held.values_mut().filter(|held| may_write(held, retry_slack)) {
             if let Some(Closing::End { children, stage: stage @ EndStage::Children, .. }) = &mut held.closing
@@ -124,7 +125,10 @@ impl Machine {
                 held.sent(now, true);
                 writes.push((write, Purpose::Hold));
             } else if is_due(held, slack) || (calm && held.wanted_at().is_some_and(|at| at <= now)) {
-                let write = held.keeping_write();
+                let mut write = held.keeping_write();
+                if let Some(window) = window {
+                    held.load.note(&mut write, now, window);
+                }
                 held.sent(now, false);
                 writes.push((write, Purpose::Hold));
             }

@@ -8,3 +8,4 @@ mod holding;
 mod kcl;
 mod mixed;
 mod sharing;
+mod weigh;

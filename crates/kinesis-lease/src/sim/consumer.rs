@@ -1,5 +1,6 @@
 //! The consumers: they work on the shards that their worker holds, and check what they are told.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use kinesis_core::lease::{CoolDown, Lease, LeaseKey, TenureToken};
@@ -7,6 +8,7 @@ use kinesis_core::{Checkpoint, Position};
 
 use super::fleet::{Fleet, Happening};
 use super::number;
+use crate::load::Meter;
 use crate::machine::{Event, ReplyId, Request};
 use crate::{LeaseError, LossReason};
 
@@ -38,7 +40,7 @@ enum What {
 }
 
 impl Fleet {
-    pub(super) fn acquired(&mut self, worker: usize, lease: &Lease, token: TenureToken) {
+    pub(super) fn acquired(&mut self, worker: usize, lease: &Lease, token: TenureToken, meter: Arc<Meter>) {
         let shard = number(&lease.key);
         self.note(|| format!("w{worker} begins {shard} in epoch {} at {}", lease.epoch, lease.checkpoint));
         self.moves += 1;
@@ -57,6 +59,7 @@ impl Fleet {
         }
         if let Some(found) = self.workers.get_mut(&worker) {
             found.believes.insert(lease.key.clone(), token);
+            found.meters.insert(lease.key.clone(), meter);
             let sent = found.takings.remove(&token).unwrap_or_default();
             found.proven.insert(lease.key.clone(), sent);
             found.most_held = found.most_held.max(found.count_held());
@@ -175,6 +178,7 @@ impl Fleet {
     }
 
     fn work(&mut self, worker: usize, key: LeaseKey, token: TenureToken, length: Duration) {
+        self.report_load(worker, &key, length);
         let shard = number(&key);
         let Some(truth) = self.stream.shards.get_mut(&shard) else { return };
         if truth.trimmed {
@@ -195,7 +199,7 @@ impl Fleet {
             let rest = self.millis(2_000..8_000);
             return self.release(worker, &key, token, Some(CoolDown::new(rest, 1)));
         }
-        if self.settings.config.worker_heartbeat && token.get() % 3 != 0 {
+        if self.settings.config.worker_heartbeat && !token.get().is_multiple_of(3) {
             // Nothing is stored for it: its heartbeats are those of its worker.
             return self.work_on(worker, key, token);
         }

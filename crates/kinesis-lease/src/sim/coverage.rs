@@ -91,6 +91,12 @@ coverage! {
     late_answers,
     /// Rows of dead workers that were removed.
     workers_removed,
+    /// Leases asked for because of their load.
+    load_moves,
+    /// Workers that share by numbers beside others that share by load.
+    unaware,
+    /// Calm ends in which the loads were within the band.
+    weighed,
     /// Calm ends in which every shard had an owner, evenly.
     balanced,
 }

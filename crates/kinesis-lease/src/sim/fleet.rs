@@ -9,6 +9,7 @@ use kinesis_core::lease::{Change, Lease, LeaseKey, Outcome, StoreError, TenureTo
 
 use super::consumer::Deed;
 use super::faults::{Fate, Faults};
+use super::load::Loads;
 use super::stream::Stream;
 use super::table::{Table, TaggedWrite, Taking, is_end, names, token_of};
 use super::watch::Watch;
@@ -16,7 +17,7 @@ use super::worker::Worker;
 use super::{Coverage, number};
 use crate::discovery::Start;
 use crate::machine::{Action, BatchId, Event, Look, Machine, Request};
-use crate::{LeaseConfig, worker_row};
+use crate::{Balance, LeaseConfig, worker_row};
 
 /// More steps than this at one moment are a loop.
 const SPIN: u32 = 20_000;
@@ -99,6 +100,8 @@ pub(crate) struct Fleet {
     pub(super) dozing: Option<(usize, Duration, Duration)>,
     /// The next call takes so long to the store.
     pub(super) slow: Option<Duration>,
+    /// What the shards cost, in runs in which that counts.
+    pub(crate) loads: Option<Loads>,
     pub(super) watch: Watch,
     pub(crate) coverage: Coverage,
     /// Beginnings and ends of tenures since the last reset.
@@ -130,6 +133,7 @@ impl Fleet {
             loses: false,
             dozing: None,
             slow: None,
+            loads: None,
             watch: Watch::default(),
             coverage: Coverage::default(),
             moves: 0,
@@ -158,7 +162,11 @@ impl Fleet {
         let number = self.next_worker;
         self.next_worker += 1;
         let name = WorkerId::new(format!("w{number}")).expect("a valid name");
-        let config = LeaseConfig { max_leases: limit, ..self.settings.config.clone() };
+        let mut config = LeaseConfig { max_leases: limit, ..self.settings.config.clone() };
+        if self.loads.as_mut().is_some_and(|loads| loads.random.u32(0..100) < loads.unaware) {
+            config.balance = Balance::Count;
+            self.coverage.unaware += 1;
+        }
         let (slowest, fastest) = self.settings.rates;
         let rate = slowest + self.random.f64() * (fastest - slowest);
         let worker = Worker::new(Machine::new(name, config.clone(), self.random.fork()), config, rate);
@@ -353,7 +361,7 @@ impl Fleet {
             }
             Action::Read(keys) => self.send(number, Call::Read(keys)),
             Action::Discover => self.begin_discovery(number),
-            Action::Acquired { lease, token } => self.acquired(number, &lease, token),
+            Action::Acquired { lease, token, meter } => self.acquired(number, &lease, token, meter),
             Action::HandOver { key, token, .. } => self.asked(number, key, token),
             Action::Lost { key, token, reason } => self.lost(number, &key, token, reason),
             Action::Ended { key, .. } => self.ended(number, &key),
@@ -540,6 +548,9 @@ impl Fleet {
                         "w{worker} wrote {shard}: {owner}/{holder} counter {counter} epoch {epoch} at {at}"
                     )
                 });
+                if names(&tagged.write, worker) && row.checkpoint_owner.is_some() {
+                    self.count_request(row);
+                }
                 if row.is_finished() && is_end(&tagged.write) {
                     self.stored_end(shard);
                 }
@@ -565,19 +576,6 @@ impl Fleet {
             Some(Taking::Free) | None => {}
         }
         applied.outcome
-    }
-
-    /// What each worker believes to hold.
-    #[cfg(test)]
-    pub(crate) fn spread(&self) -> Vec<usize> {
-        self.workers.values().map(|worker| worker.believes.len()).collect()
-    }
-
-    /// Shards that can be worked on and that nobody works on.
-    #[cfg(test)]
-    pub(crate) fn unowned(&self) -> std::collections::BTreeSet<u32> {
-        let is_owned = |number: &u32| self.is_owned(*number);
-        self.runnable().into_iter().filter(|number| !is_owned(number)).collect()
     }
 }
 

@@ -10,6 +10,7 @@ mod coverage;
 mod discover;
 mod faults;
 mod fleet;
+mod load;
 mod scenario;
 mod stream;
 mod table;
@@ -28,6 +29,8 @@ pub use coverage::Coverage;
 pub(crate) use faults::Faults;
 #[cfg(test)]
 pub(crate) use fleet::{Fleet, Settings};
+#[cfg(test)]
+pub(crate) use load::Loads;
 
 /// What became of one run.
 #[derive(Debug, Clone)]

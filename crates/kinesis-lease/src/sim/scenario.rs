@@ -7,6 +7,7 @@ use kinesis_core::Timestamp;
 use super::Run;
 use super::faults::Faults;
 use super::fleet::{Fleet, Settings};
+use super::load::Loads;
 use crate::LeaseConfig;
 use crate::discovery::Start;
 use crate::machine::simulates_kcl;
@@ -113,7 +114,11 @@ pub(super) fn run(seed: u64, tracing: bool, full_look_interval: Option<Duration>
     if beats && full_look_interval.is_none() && apart.u32(0..3) == 0 {
         settings.config.full_look_interval = Some(LeaseConfig::SPARSE_LOOK_INTERVAL);
     }
+    // Workers whose clocks are far off measure different loads.
+    let has_loads = settings.rates.0 > 0.9;
+    let loads = if has_loads { Loads::draw(seed, &mut settings.config) } else { None };
     let mut fleet = Fleet::new(seed, size.shards, settings);
+    fleet.loads = loads;
     fleet.trace = tracing.then(Vec::new);
     fleet.watch.gentle = fleet.settings.faults.are_none();
     let mut scenario = Scenario { random, apart, size, fleet };
@@ -288,6 +293,7 @@ impl Scenario {
         self.fleet.note(|| "calm".to_owned());
         self.fleet.settings.faults = Faults::NONE;
         self.fleet.watch.storm = false;
+        self.fleet.steady_loads();
         self.fleet.restless = None;
         self.fleet.dozing = None;
         // Whatever was stopped or cut off comes back first.
@@ -315,6 +321,8 @@ impl Scenario {
             self.fleet.violated(forgotten);
         }
         self.fleet.coverage.balanced += u64::from(self.goes_on());
+        let weighed = self.fleet.loads.is_some() && self.fleet.all_weigh() && self.goes_on();
+        self.fleet.coverage.weighed += u64::from(weighed);
     }
 
     /// Until every shard has an owner, evenly, and nothing moves any more.
@@ -327,7 +335,7 @@ impl Scenario {
             let ends = self.fleet.coverage.ends;
             match (problem, steady_from) {
                 (None, Some((since, done))) if done == ends => {
-                    if self.fleet.moves == 0 && self.fleet.now - since >= STABLE {
+                    if self.fleet.moves == 0 && self.fleet.now - since >= self.load_time(1) + STABLE {
                         break;
                     }
                     if self.fleet.moves > 0 {
@@ -349,9 +357,14 @@ impl Scenario {
     }
 
     fn check_calm(&mut self, began: Duration, problem: &str) {
-        if self.fleet.now - began > CALM_LIMIT {
+        if self.fleet.now - began > CALM_LIMIT + self.load_time(30) {
             self.fleet.violated(format!("after a long calm: {problem}"));
         }
+    }
+
+    /// So many windows of the load, where that counts: a worker asks for one lease in each because of it.
+    fn load_time(&self, windows: u32) -> Duration {
+        self.fleet.loads.as_ref().map_or(Duration::ZERO, |_| self.fleet.settings.config.load_window * windows)
     }
 
     /// Whether no shard is about to end and nobody joins or stops.

@@ -294,6 +294,9 @@ impl Fleet {
         if let Some(shard) = runnable.iter().find(|shard| !self.is_owned(**shard)) {
             return Some(format!("{shard} has no owner"));
         }
+        if self.loads.is_some() && self.all_weigh() {
+            return self.uneven();
+        }
         let limited = self.workers.values().any(|worker| worker.config.max_leases.is_some());
         let target = runnable.len().div_ceil(self.workers.len().max(1));
         let (number, most) = self
@@ -311,5 +314,18 @@ impl Fleet {
             let old = worker.pending.values().any(|pending| self.now.saturating_sub(pending.since) > limit);
             old.then(|| format!("w{number} has not answered a caller"))
         })
+    }
+
+    /// What each worker believes to hold.
+    #[cfg(test)]
+    pub(crate) fn spread(&self) -> Vec<usize> {
+        self.workers.values().map(|worker| worker.believes.len()).collect()
+    }
+
+    /// Shards that can be worked on and that nobody works on.
+    #[cfg(test)]
+    pub(crate) fn unowned(&self) -> std::collections::BTreeSet<u32> {
+        let is_owned = |number: &u32| self.is_owned(*number);
+        self.runnable().into_iter().filter(|number| !is_owned(number)).collect()
     }
 }

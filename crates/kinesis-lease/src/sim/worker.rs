@@ -9,6 +9,7 @@ use kinesis_core::lease::{LeaseKey, Outcome, StoreError, TenureToken};
 use super::consumer::Pending;
 use super::discover::Discovery;
 use super::table::{TaggedWrite, token_of};
+use crate::load::Meter;
 use crate::machine::{BatchId, Machine, ReplyId};
 use crate::{LeaseConfig, worker_row};
 
@@ -31,6 +32,8 @@ pub(super) struct Worker {
     pub(super) started: Option<Duration>,
     pub(super) stopping_since: Option<Duration>,
     pub(super) believes: BTreeMap<LeaseKey, TenureToken>,
+    /// Where consumers report their work.
+    pub(super) meters: BTreeMap<LeaseKey, Arc<Meter>>,
     /// When the last write began that the worker knows to be in the row: what it may go on believing from.
     pub(super) proven: BTreeMap<LeaseKey, Duration>,
     /// When calls and takings were sent.
@@ -71,6 +74,7 @@ impl Worker {
             started: None,
             stopping_since: None,
             believes: BTreeMap::new(),
+            meters: BTreeMap::new(),
             proven: BTreeMap::new(),
             sent: BTreeMap::new(),
             failed: BTreeMap::new(),

@@ -11,8 +11,8 @@ use kinesis_core::Checkpoint;
 use kinesis_core::directory::ShardInfo;
 use kinesis_core::lease::Lease;
 use kinesis_lease::{
-    Coordination, CoordinatorBuilder, LeaseConfig, LeaseEvent, LeaseEvents, LeaseStore, LeaseStoreSource,
-    LeaseWarning, LeaseWrite, Regime, RegimeProbe as _, StartError, TableLayout, ops,
+    Balance, Coordination, CoordinatorBuilder, LeaseConfig, LeaseEvent, LeaseEvents, LeaseStore,
+    LeaseStoreSource, LeaseWarning, LeaseWrite, Regime, RegimeProbe as _, StartError, TableLayout, ops,
 };
 
 use crate::common::{FakeDirectory, acquired, builder, key, millis, secs, shard, stream, worker};
@@ -215,6 +215,19 @@ async fn leases_are_shared_as_the_table_needs_it() {
     native.ready().await;
     let wrong = of(&native, config().coordination(Coordination::KclCompatible)).start().await.unwrap_err();
     assert!(matches!(wrong, StartError::Coordination { .. }), "{wrong}");
+}
+
+/// Sharing by load does not go together with the KCL's way, also where that was found in the table.
+#[tokio::test]
+async fn sharing_by_load_is_refused_on_a_table_of_the_kcl() {
+    let table = single_stream().await;
+    table.put(java_row(0, Some("java-1"))).await;
+    let refused = of(&table, config().balance(Balance::Load)).start().await.unwrap_err();
+    let StartError::Config(error) = &refused else { panic!("{refused}") };
+    assert_eq!(error.field(), "balance");
+    let text = refused.to_string();
+    assert!(text.contains("balance") && text.contains("coordination = kcl_compatible"), "{text}");
+    assert!(!refused.is_retryable());
 }
 
 /// A table whose leases a leader assigns is refused at the start, by its name and the item.

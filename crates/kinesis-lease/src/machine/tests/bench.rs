@@ -8,6 +8,7 @@ use kinesis_core::directory::DirectoryError;
 use kinesis_core::lease::{CoolDown, Lease, LeaseKey, LeaseWrite, Outcome, StoreError, TenureToken};
 use kinesis_core::{Checkpoint, Position, WorkerId};
 
+use crate::load::Meter;
 use crate::machine::{Action, BatchId, Event, Found, Look, Machine, Request};
 use crate::memory::apply_to_rows;
 use crate::sim::key;
@@ -48,6 +49,8 @@ pub(super) struct Bench {
     /// What the machine told its consumer, and the answers to callers.
     pub(super) told: Vec<Action>,
     pub(super) writes: usize,
+    /// Where work is reported.
+    pub(super) meters: BTreeMap<LeaseKey, Arc<Meter>>,
 }
 
 impl Bench {
@@ -67,6 +70,7 @@ impl Bench {
             kept: Vec::new(),
             told: Vec::new(),
             writes: 0,
+            meters: BTreeMap::new(),
         };
         let actions = bench.machine.plan(now);
         bench.act(actions);
@@ -109,7 +113,12 @@ impl Bench {
                     };
                     self.step(Event::Read { keys, rows });
                 }
-                other => self.told.push(other),
+                other => {
+                    if let Action::Acquired { lease, meter, .. } = &other {
+                        self.meters.insert(lease.key.clone(), Arc::clone(meter));
+                    }
+                    self.told.push(other);
+                }
             }
         }
     }
@@ -146,7 +155,7 @@ impl Bench {
     pub(super) fn acquired(&mut self) -> Vec<(u32, TenureToken)> {
         let mut found = Vec::new();
         self.told.retain(|action| match action {
-            Action::Acquired { lease, token } => {
+            Action::Acquired { lease, token, .. } => {
                 found.push((number(&lease.key), *token));
                 false
             }

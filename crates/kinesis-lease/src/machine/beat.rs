@@ -52,6 +52,9 @@ use super::{Machine, Phase, Purpose, retry_delay};
 use crate::mutant::{self, Mutant};
 use crate::{LeaseConfig, LeaseWarning, ops, worker_row};
 
+/// How often a load is stored in the time over which it is averaged, where nothing else writes its row.
+const LOADS_PER_WINDOW: u32 = 4;
+
 /// Our row as a worker.
 #[derive(Debug)]
 pub(super) struct Beat {
@@ -75,6 +78,8 @@ pub(super) struct Beat {
 pub(super) struct Due {
     renewal: Duration,
     refresh: Option<Duration>,
+    /// How old the load in the row may become.
+    load: Option<Duration>,
 }
 
 impl Due {
@@ -82,7 +87,9 @@ impl Due {
         let renewal = held.valid_from + self.renewal;
         // Once it is asked for there is nothing more to see.
         let refresh = self.refresh.filter(|_| held.row.checkpoint_owner.is_none());
-        refresh.map_or(renewal, |refresh| renewal.min(held.unasked + refresh))
+        let refresh = refresh.map(|refresh| held.unasked + refresh);
+        let load = self.load.map(|load| held.sent_at() + load);
+        refresh.into_iter().chain(load).fold(renewal, Instant::min)
     }
 }
 
@@ -147,12 +154,13 @@ impl Machine {
 
     pub(super) fn due(&self) -> Due {
         let heartbeat = self.heartbeat();
-        let Some(beat) = &self.beat else { return Due { renewal: heartbeat, refresh: None } };
+        let Some(beat) = &self.beat else { return Due { renewal: heartbeat, refresh: None, load: None } };
         // A heartbeat has the time of one call to come through.
         let patient = heartbeat + self.config.call_timeout();
         let latest = self.config.belief().saturating_sub(self.config.call_timeout());
         let renewal = if beat.works { patient.min(latest).max(heartbeat) } else { heartbeat };
-        Due { renewal, refresh: Some(self.unasked_limit().mul_f64(0.75)) }
+        let load = self.load_window().map(|window| window / LOADS_PER_WINDOW);
+        Due { renewal, refresh: Some(self.unasked_limit().mul_f64(0.75)), load }
     }
 
     /// When the next heartbeat is due: as soon as a lease would have to be renewed.

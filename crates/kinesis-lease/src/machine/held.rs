@@ -113,6 +113,11 @@ impl Held {
         }
     }
 
+    /// When the last write began.
+    pub(super) fn sent_at(&self) -> Instant {
+        self.sent_at
+    }
+
     /// When a checkpoint that waits is to be written.
     pub(super) fn wanted_at(&self) -> Option<Instant> {
         self.wanted.as_ref().and(self.spacing).map(|spacing| self.sent_at + spacing)

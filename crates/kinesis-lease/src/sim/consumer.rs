@@ -191,7 +191,7 @@ impl Fleet {
             let rest = self.millis(2_000..8_000);
             return self.release(worker, &key, token, Some(CoolDown::new(rest, 1)));
         }
-        if self.settings.config.worker_heartbeat && token.get() % 3 != 0 {
+        if self.settings.config.worker_heartbeat && !token.get().is_multiple_of(3) {
             // Nothing is stored for it: its heartbeats are those of its worker.
             return self.work_on(worker, key, token);
         }

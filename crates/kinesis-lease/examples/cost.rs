@@ -1,6 +1,6 @@
 //! What leases cost: calls and rows counted at the store boundary, in virtual time. Prints the table of docs/leases.md, or
-//! with `SQL`, `DynamoDB`, `shared`, or `SQL, worker
-//! heartbeat` and the like that part of it.
+//! with `SQL`, `"SQL, worker heartbeat"`, `DynamoDB`, `"DynamoDB, worker heartbeat"` or `shared` that part of it, and with a
+//! number after that the rows of so many leases at most.
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "prints a table; a failure has nobody to go to")]
 #![allow(dead_code, reason = "a test includes this file for its measurement")]
 
@@ -266,6 +266,7 @@ fn main() {
     );
     println!("| --- | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |");
     let wanted = std::env::args().nth(1);
+    let most = std::env::args().nth(2).map_or(u32::MAX, |most| most.parse().unwrap());
     let whole = LeaseConfig::default().worker_heartbeat(true);
     for (kind, name, config) in [
         (Kind::Sql, "SQL", LeaseConfig::default()),
@@ -277,7 +278,7 @@ fn main() {
         if wanted.as_ref().is_some_and(|wanted| wanted != name) {
             continue;
         }
-        for (leases, workers) in SIZES {
+        for (leases, workers) in SIZES.iter().filter(|(leases, _)| *leases <= most) {
             for checkpoints in [false, true] {
                 let time = match kind {
                     Kind::Sql if leases * workers > 100_000 => Duration::from_secs(20),

@@ -208,6 +208,7 @@ impl Machine {
         started: Instant,
         result: Result<Outcome, Arc<StoreError>>,
     ) {
+        let ours = matches!(&result, Ok(Outcome::Refused { current: Some(row) }) if self.is_our_row(row));
         let Some(beat) = &mut self.beat else { return };
         beat.in_flight = false;
         let row = match result {
@@ -218,7 +219,7 @@ impl Machine {
                 self.count_beat(now, started);
                 row
             }
-            Ok(Outcome::Refused { current: Some(row) }) if row.token == Some(beat.token) => {
+            Ok(Outcome::Refused { current: Some(row) }) if ours => {
                 // One of the tries before was applied after all, and maybe only the first.
                 let first = beat.unsure.take();
                 beat.keep(row.clone());
@@ -264,20 +265,23 @@ impl Machine {
         }
     }
 
+    /// Two workers whose random numbers begin alike may have the same token.
+    fn is_our_row(&self, row: &Lease) -> bool {
+        row.owner.as_ref() == Some(&self.me)
+            && self.beat.as_ref().is_some_and(|beat| row.token == Some(beat.token))
+    }
+
     fn is_ours(&self, life: &Seen) -> bool {
-        self.beat.as_ref().is_some_and(|beat| life.row.token == Some(beat.token))
+        self.is_our_row(&life.row)
     }
 
     /// Keeps the row of a worker.
     pub(super) fn observe_worker(&mut self, row: Lease, now: Instant, told_at: Option<Instant>) {
         let Some(owner) = row.owner.clone() else { return };
-        let mut ours = false;
-        if let Some(beat) = &mut self.beat {
-            ours = row.token == Some(beat.token);
-            if ours && beat.row.is_none() && !beat.in_flight {
-                // Made by a write whose answer was lost.
-                beat.keep(row.clone());
-            }
+        let ours = self.is_our_row(&row);
+        if let Some(beat) = self.beat.as_mut().filter(|beat| ours && beat.row.is_none() && !beat.in_flight) {
+            // Made by a write whose answer was lost.
+            beat.keep(row.clone());
         }
         let Some(life) = self.lives.get_mut(&owner) else {
             self.lives.insert(owner, Seen::new(row, now, told_at));

@@ -194,7 +194,7 @@ pub(crate) struct Machine {
     /// The rows of workers, ours included.
     lives: BTreeMap<WorkerId, Seen>,
     /// Our own, if we have one.
-    beat: Option<Beat>,
+    beat: Option<Box<Beat>>,
     unreadable: BTreeSet<LeaseKey>,
     /// What the last listing found: it takes two of them to believe that a shard is gone.
     found: Found,
@@ -231,7 +231,7 @@ impl Machine {
         let slowest = (config.look_interval * 8).min(config.expiry).max(config.look_interval);
         let look_backoff = Backoff::new(BackoffConfig::new(config.look_interval, slowest), random.u64(..));
         let watch = Watch::new(config.full_look_interval.unwrap_or(config.look_interval));
-        let beat = config.worker_heartbeat.then(|| Beat::new(&mut random));
+        let beat = config.worker_heartbeat.then(|| Box::new(Beat::new(&mut random)));
         Self {
             me,
             config,

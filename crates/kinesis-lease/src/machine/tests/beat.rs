@@ -286,3 +286,22 @@ fn a_store_that_refuses_the_row_costs_no_lease() {
     assert_eq!(bench.losses(), []);
     assert!(bench.row(0).counter > 6);
 }
+
+/// The row of another worker is not ours, also if it has our token: two workers may be given one seed.
+#[test]
+fn a_row_is_ours_by_its_name_and_token() {
+    let mut other = Bench::with(config(), [fresh(0)]);
+    other.run(millis(3_100));
+    let token = other.rows[&row_of("me")].token.unwrap();
+    // The same seed, and so the same token.
+    let mut row = living("other");
+    row.token = Some(token);
+    let mut bench = Bench::with(config(), [owned(0, "other"), fresh(1), row]);
+    for _ in 0..10 {
+        bench.run(millis(3_000));
+        let write = ops::beat(&bench.rows[&row_of("other")], token);
+        assert!(matches!(bench.change(&write), Outcome::Applied(_)));
+    }
+    assert_eq!(bench.rows[&row_of("me")].token, Some(token));
+    assert_eq!(bench.row(0).owner, Some(worker("other")));
+}

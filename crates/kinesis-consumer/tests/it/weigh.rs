@@ -12,7 +12,7 @@ use crate::common::{STREAM, Seen, World, eventually, stop, text};
 const SHARDS: u32 = 4;
 
 /// A worker whose handler is busy for as many milliseconds as the payload says.
-fn spawn(world: &World, seen: &Seen, worker: &'static str, balance: Balance) -> ConsumerHandle {
+fn spawn(world: &World, seen: &Seen, worker: &'static str) -> ConsumerHandle {
     let seen = seen.clone();
     let handler = move |record: Record| {
         let seen = seen.clone();
@@ -22,7 +22,7 @@ fn spawn(world: &World, seen: &Seen, worker: &'static str, balance: Balance) -> 
             Ok::<_, Infallible>(())
         }
     };
-    let lease = LeaseConfig::default().balance(balance).load_window(Duration::from_secs(60));
+    let lease = LeaseConfig::default().balance(Balance::Load).load_window(Duration::from_secs(60));
     world.consumer(worker).lease(lease).for_each(handler).build().unwrap().spawn()
 }
 
@@ -56,11 +56,12 @@ fn hot_owner(world: &World) -> String {
 #[tokio::test(start_paused = true)]
 async fn the_worker_of_a_hot_shard_has_fewer_others() {
     let (world, seen) = (World::new(SHARDS), Seen::default());
-    let handles = ["w1", "w2"].map(|worker| spawn(&world, &seen, worker, Balance::Load));
+    let handles = ["w1", "w2"].map(|worker| spawn(&world, &seen, worker));
     eventually(|| world.shares(&["w1", "w2"]) == [2, 2]).await;
     let mut records = run(&world, 30).await;
     assert_eq!(world.shares(&["w1", "w2"]), [2, 2], "not before loads were measured");
-    records += run(&world, 300).await;
+    // What was handed over when the second worker joined is left there for five windows.
+    records += run(&world, 400).await;
     let hot = hot_owner(&world);
     assert_eq!(world.shares(&[&hot]), [1], "{:?}", world.owners());
     let before = epochs(&world);
@@ -71,19 +72,4 @@ async fn the_worker_of_a_hot_shard_has_fewer_others() {
         assert!(stop(handle).await.is_clean());
     }
     assert_eq!(seen.len(), records, "each record came once");
-}
-
-/// Beside a worker that shares by number nothing moves because of the load.
-#[tokio::test(start_paused = true)]
-async fn beside_a_worker_that_counts_shares_stay_even() {
-    let (world, seen) = (World::new(SHARDS), Seen::default());
-    let handles = [spawn(&world, &seen, "w1", Balance::Load), spawn(&world, &seen, "w2", Balance::Count)];
-    eventually(|| world.shares(&["w1", "w2"]) == [2, 2]).await;
-    run(&world, 10).await;
-    let before = epochs(&world);
-    run(&world, 900).await;
-    assert_eq!((epochs(&world), world.shares(&["w1", "w2"])), (before, vec![2, 2]));
-    for handle in &handles {
-        assert!(stop(handle).await.is_clean());
-    }
 }

@@ -6,6 +6,7 @@ use kinesis_core::lease::{Lease, LeaseKey, LeaseWrite, Outcome, StoreError, Tenu
 
 use super::bench::{Bench, Store, fresh, millis, owned, worker};
 use crate::machine::{Event, Request};
+use crate::mutant::{self, Mutant};
 use crate::sim::key;
 use crate::{LeaseConfig, LossReason, ops, worker_row};
 
@@ -172,10 +173,11 @@ fn a_request_is_seen_by_a_look() {
     let request = ops::request(bench.row(0), &worker("other"));
     bench.change(&request);
     bench.look();
-    let asked = bench.hand_overs();
+    let (asked, writes) = (bench.hand_overs(), bench.writes);
     assert!(matches!(asked[..], [(0, deadline)] if deadline <= millis(10_000 + 1_100 + 30_000)), "{asked:?}");
     bench.run(millis(31_000));
     assert_eq!(bench.losses(), [(0, LossReason::HandOverOverrun)]);
+    assert!(bench.writes - writes <= 12, "the heartbeats and the release: {}", bench.writes - writes);
     assert_eq!((&bench.row(0).owner, bench.row(0).token), (&Some(worker("other")), None));
 }
 
@@ -304,4 +306,40 @@ fn a_row_is_ours_by_its_name_and_token() {
     }
     assert_eq!(bench.rows[&row_of("me")].token, Some(token));
     assert_eq!(bench.row(0).owner, Some(worker("other")));
+}
+
+/// A worker whose row stood still before may move it since it took its lease: an older look says nothing.
+#[test]
+fn a_worker_that_begins_to_move_its_row_keeps_its_leases() {
+    let config = config().full_look_interval(millis(20_000));
+    let mut bench = Bench::with(config, [owned(0, "other"), living("other")]);
+    for _ in 0..3 {
+        bench.run(millis(3_000));
+        let renewal = ops::renew(bench.row(0), TenureToken::from_random(77));
+        bench.change(&renewal);
+    }
+    for _ in 0..9 {
+        bench.run(millis(3_000));
+        moves(&mut bench, "other");
+    }
+    assert_eq!(bench.row(0).owner, Some(worker("other")));
+}
+
+/// Each fault that the simulation knows of is found by one of these, too.
+#[test]
+fn these_tests_can_fail() {
+    let cases: [(Mutant, fn()); 6] = [
+        (Mutant::BeatIgnored, leases_are_taken_when_they_and_their_worker_stood_still),
+        (Mutant::LateBeatBelieved, a_heartbeat_that_is_answered_too_late_does_not_count),
+        (Mutant::LostLeaseKept, a_lost_lease_is_given_up_by_who_takes_nothing_more),
+        (Mutant::OldLookTrusted, a_worker_that_makes_its_row_between_two_looks_keeps_its_leases),
+        (Mutant::OldLookTrusted, a_worker_that_begins_to_move_its_row_keeps_its_leases),
+        (Mutant::WorkerRemovedEarly, rows_of_live_workers_stay),
+    ];
+    for (fault, test) in cases {
+        mutant::switch(Some(fault));
+        let failed = std::panic::catch_unwind(test).is_err();
+        mutant::switch(None);
+        assert!(failed, "{}", fault.name());
+    }
 }

@@ -43,7 +43,7 @@ impl ServiceClock {
         self.known = Some(Known { at: sent, seconds, earliest, latest });
     }
 
-    /// Nothing is known any more but what is heard from now on.
+    /// Whether the service's time is known well enough to be of use.
     pub(super) fn is_known(&self) -> bool {
         self.known.as_ref().is_some_and(|known| known.latest - known.earliest <= SHARP)
     }

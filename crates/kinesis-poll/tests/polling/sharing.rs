@@ -99,7 +99,6 @@ const SEEDS: u64 = 2;
 async fn assert_shares(n: u32) {
     for seed in 0..SEEDS {
         let Outcome { joined, left, refused } = share(n, seed).await;
-        println!("{n} consumers, seed {seed}: joined {joined:.3}, left {left:.3}, refused {refused:.4}");
         assert!(joined <= 0.2 && left <= 0.2 && refused < 0.05, "seed {seed}: {joined} {left} {refused}");
     }
 }
@@ -168,7 +167,6 @@ async fn beside(greedy: Greedy, seed: u64) -> f64 {
 async fn assert_one_read_a_second(greedy: Greedy) {
     for seed in 0..SEEDS {
         let rate = beside(greedy, seed).await;
-        println!("{greedy:?}, seed {seed}: {rate:.3} reads a second");
         assert!(rate >= 1.0, "{greedy:?}, seed {seed}: {rate}");
     }
 }

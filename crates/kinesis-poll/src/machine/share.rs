@@ -7,7 +7,7 @@
 //! newcomer, who cannot know how many there are, reads as if there were five. Where that does not help, somebody gives
 //! no way, and the reader [insists](Insist) on one read a second. An endpoint whose answers have no date allows no
 //! common moment: there, rates only grow slowly for everybody and shrink by a part of their own for whoever is refused.
-//! The constants were found by simulation; what came of them is in `tests/polling/sharing.rs`.
+//! The constants were found by simulation; the README says what came of them.
 
 use std::time::{Duration, Instant};
 

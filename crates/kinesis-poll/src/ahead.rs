@@ -86,7 +86,7 @@ mod tests {
             records: vec![SourceRecord::new(1.into(), None, data)],
             next: Some("next".to_owned()),
             behind: Some(Duration::from_millis(behind_ms)),
-            children: Vec::new(),
+            ..Page::default()
         }
     }
 

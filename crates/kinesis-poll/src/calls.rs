@@ -9,7 +9,7 @@ use aws_sdk_kinesis::operation::get_records::{GetRecordsError, GetRecordsOutput}
 use aws_sdk_kinesis::types::ShardIteratorType;
 use kinesis_core::aws::{DateHeader, FailureKind, ServiceFailure, date_time, source_records};
 use kinesis_core::directory::ShardInfo;
-use kinesis_core::{ShardRef, StartPosition};
+use kinesis_core::{ShardRef, StartPosition, Timestamp};
 use tokio::time::Instant;
 
 use crate::PollConfig;
@@ -105,26 +105,29 @@ impl Calls {
             .shard_iterator(iterator)
             .limit(self.max_records)
             .set_stream_arn(self.shard.stream().api_arn());
+        let date = DateHeader::default();
+        let request = request.customize().interceptor(date.clone());
         let (timeout, meters) = (self.timeout, meters.clone());
         #[cfg(feature = "fast-decode")]
         if self.fast {
             return Box::pin(async move {
                 let records = crate::fast::FastDecode::default();
-                let request = request.customize().interceptor(records.clone());
-                let mut event = read(request.send(), timeout, &meters).await;
+                let request = request.interceptor(records.clone());
+                let mut event = read(request.send(), date, timeout, &meters).await;
                 if let (Event::Page(Ok(page)), Some(records)) = (&mut event, records.take()) {
                     page.records = records;
                 }
                 event
             });
         }
-        Box::pin(async move { read(request.send(), timeout, &meters).await })
+        Box::pin(async move { read(request.send(), date, timeout, &meters).await })
     }
 }
 
 /// Makes the call within the timeout.
 async fn read(
     call: impl Future<Output = Result<GetRecordsOutput, SdkError<GetRecordsError>>>,
+    date: DateHeader,
     timeout: Duration,
     meters: &Meters,
 ) -> Event {
@@ -132,7 +135,7 @@ async fn read(
     let answer = tokio::time::timeout(timeout, call).await;
     meters.fetched(sent.elapsed());
     Event::Page(match answer {
-        Ok(Ok(output)) => page(output),
+        Ok(Ok(output)) => page(output, date.get()),
         Ok(Err(error)) => Err(ServiceFailure::new(&error)),
         Err(_) => Err(timed_out(timeout)),
     })
@@ -142,7 +145,7 @@ fn timed_out(after: Duration) -> ServiceFailure {
     ServiceFailure::local(FailureKind::Timeout, format!("no answer within {} ms", after.as_millis()))
 }
 
-fn page(output: GetRecordsOutput) -> Result<Page, ServiceFailure> {
+fn page(output: GetRecordsOutput, service_time: Option<Timestamp>) -> Result<Page, ServiceFailure> {
     let records = source_records(output.records)
         .map_err(|problem| ServiceFailure::local(FailureKind::Other, problem.to_string()))?;
     // Children are a hint; who needs them all lists the shards. One that cannot be read must not keep the end back.
@@ -158,5 +161,6 @@ fn page(output: GetRecordsOutput) -> Result<Page, ServiceFailure> {
             .millis_behind_latest
             .map(|millis| Duration::from_millis(millis.try_into().unwrap_or_default())),
         children: children.collect(),
+        service_time,
     })
 }

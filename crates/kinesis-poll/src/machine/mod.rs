@@ -3,7 +3,10 @@
 //! Each [`step`](PollMachine::step) takes what happened and says what to do. The reader around it does the calls and
 //! the waiting, and nothing else.
 
+mod clock;
+mod count;
 mod cursor;
+mod insist;
 mod pace;
 mod share;
 mod trouble;
@@ -51,6 +54,8 @@ pub(crate) struct Page {
     pub(crate) next: Option<String>,
     pub(crate) behind: Option<Duration>,
     pub(crate) children: Vec<ShardInfo>,
+    /// The service's time, where the answer told it.
+    pub(crate) service_time: Option<Timestamp>,
 }
 
 impl Page {
@@ -228,6 +233,9 @@ impl PollMachine {
             Some(token) => token.is_empty() && !page.children.is_empty(),
         };
         self.worked = true;
+        if let Some(time) = page.service_time {
+            self.pace.heard(now, time);
+        }
         self.pace.answered(now, caught_up);
         if self.trouble.end() {
             self.outbox.push_back(SourceEvent::Recovered);
@@ -267,8 +275,11 @@ impl PollMachine {
                 self.count(now, GET_RECORDS, failure)
             }
             kind => {
-                if kind == FailureKind::Throttled {
-                    self.pace.refused(now);
+                // A refusal that was to be expected is no failure to recover from.
+                if kind == FailureKind::Throttled && self.pace.refused(now) {
+                    self.trouble.retry_in_turn();
+                    self.say_trouble(now, GET_RECORDS, &failure);
+                    return Ok(());
                 }
                 self.take_failure(now, GET_RECORDS, failure)
             }
@@ -319,8 +330,13 @@ impl PollMachine {
     }
 
     fn retry(&mut self, now: Instant, action: &'static str, failure: &ServiceFailure) {
+        self.trouble.retry(now);
+        self.say_trouble(now, action, failure);
+    }
+
+    fn say_trouble(&mut self, now: Instant, action: &'static str, failure: &ServiceFailure) {
         tracing::debug!(shard = %self.shard, action, error = %failure, "a call failed and is tried again");
-        if self.trouble.retry(now) {
+        if self.trouble.announce(now) {
             self.outbox.push_back(SourceEvent::Degraded { reason: format!("{action}: {failure}") });
         }
     }

@@ -1,38 +1,48 @@
-//! This reader's share of the reads that a shard answers: grows slowly, shrinks when the shard refuses.
+//! This reader's share of the reads that a shard answers.
 //!
-//! All readers of a shard, of whatever application, share its reads, and none knows of the others. What each sees is how
-//! many of its own calls are refused. Since whoever calls more is refused more often, rates that grow by a little for
-//! everybody and shrink by a part of their own for whoever was refused come to be alike. The constants below are a
-//! compromise, found by simulation, between refused calls, even shares and the time that both take; the tests in
-//! `tests/polling/sharing.rs` say what came of it.
+//! All readers of a shard, of whatever application, share its reads, and none knows of the others. A reader that was
+//! never refused is alone and reads at the full rate. One that is refused reads less, and takes part in the next
+//! [`Count`], by which all readers of this kind learn at the same moment how many they are; from then on each reads its
+//! part of what the shard allows. Refusals between counts come from somebody new: everybody gives way a little, and the
+//! newcomer, who cannot know how many there are, reads as if there were five. Where that does not help, somebody gives
+//! no way, and the reader [insists](Insist) on one read a second. An endpoint whose answers have no date allows no
+//! common moment: there, rates only grow slowly for everybody and shrink by a part of their own for whoever is refused.
+//! The constants were found by simulation; the README says what came of them.
 
 use std::time::{Duration, Instant};
 
-/// How much of its rate a reader keeps when it is refused for the first time, and so learns that it is not alone.
-const FIRST_CUT: f64 = 0.31;
+use super::clock::ServiceClock;
+use super::count::{self, Count, Next};
+use super::insist::Insist;
 
-/// How much of its rate a reader keeps when it is refused again.
-const CUT: f64 = 0.862;
+/// What a shard allows, in reads a second, and how much of it is used: without a rest, jitter alone would cause refusals.
+const ALLOWED: f64 = 5.0;
+const USED: f64 = 0.98;
 
-/// By how much a rate of 1 read a second grows per second, in reads a second, after a refusal; faster rates grow less.
-const GROWTH: f64 = 0.02;
+/// The share of a reader that does not know how many there are, and the least after a refusal, in reads a second.
+const LEAST: f64 = ALLOWED * USED / Count::MOST as f64;
 
-/// To what part growth slows down after that: each step too far is a refused call.
-const SETTLED: f64 = 0.28;
+/// How much of its rate a reader keeps when it is refused.
+const CUT: f64 = 0.75;
 
-/// How fast it slows down: to 37 % of the way within this time.
-const SETTLING: f64 = 45.0;
+/// Who is refused this soon after its first read is the newcomer.
+const NEWCOMER: Duration = Duration::from_secs(10);
 
-/// After this time without a refusal, somebody must have left: growth becomes faster and faster.
-const QUIET: Duration = Duration::from_secs(20);
+/// How much of the full rate is kept at the first refusal where readers cannot be counted.
+const UNCOUNTED_CUT: f64 = 0.31;
 
-/// By how much faster, as a part of the rate: per second, for each second that quiet lasts.
-const QUIET_GROWTH: f64 = 0.0008;
+/// By how much a rate of 1 read a second grows per second there, in reads a second; faster rates grow less.
+const UNCOUNTED_GROWTH: f64 = 0.02;
 
-/// No share is below this, in reads a second, unless the settings say so: five readers get one read a second each, and
-/// one beside a reader that gives way to nobody is not starved. Calls that are refused in a row are still made with
-/// growing delays.
-const LEAST: f64 = 0.88;
+/// So many reads refused since two counts in a row found five readers, and somebody gives no way: between five readers of
+/// this kind there are fewer. So it is when so many of the last reads at the least rate are refused after a count.
+const STRAYS: u32 = 4;
+const MANY_REFUSED: u32 = 6;
+const OF_READS: u32 = 12;
+
+/// How often a reader that insists takes part in a count, which ends it where nobody else insists any more; in every one
+/// until two in a row have found five readers.
+const RETRIAL: Duration = Duration::from_secs(120);
 
 /// How far from their mean the times between reads lie. Readers in step would always refuse the same one.
 const JITTER: f64 = 0.1;
@@ -48,13 +58,31 @@ pub(super) struct Share {
     /// The rate without others, in reads a second.
     full: f64,
     rate: f64,
-    /// Whether others are known to read the shard: the last refusal.
-    refused_at: Option<Instant>,
+    clock: ServiceClock,
+    count: Option<Count>,
+    insist: Option<Insist>,
+    /// The last reads at the least rate, the newest one in the lowest bit; refused ones are set.
+    recent: u32,
+    /// The result of the last count.
+    counted: Option<u32>,
+    /// The same, if the count before came to it too.
+    confirmed: Option<u32>,
+    /// Reads refused since a count found as many readers as it can tell; `None` if it found fewer.
+    strays: Option<u32>,
+    at_tip: bool,
+    refused_in_a_row: u32,
+    began: Option<Instant>,
     /// When `rate` was true.
     at: Option<Instant>,
-    /// How fast it grows, from 1 down to `SETTLED`.
-    pace: f64,
     random: fastrand::Rng,
+}
+
+/// When to read next.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Turn {
+    pub(super) at: Instant,
+    /// Whether that holds after a refusal as well, in place of the delays after failures.
+    pub(super) holds: bool,
 }
 
 impl Share {
@@ -65,29 +93,111 @@ impl Share {
             floor,
             full,
             rate: full,
-            refused_at: None,
+            clock: ServiceClock::default(),
+            count: None,
+            insist: None,
+            recent: 0,
+            counted: None,
+            confirmed: None,
+            strays: None,
+            at_tip: false,
+            refused_in_a_row: 0,
+            began: None,
             at: None,
-            pace: 1.0,
             random: fastrand::Rng::with_seed(seed),
         }
     }
 
-    /// A read was answered.
-    pub(super) fn accepted(&mut self, now: Instant) {
-        self.grow(now);
+    /// The answer to a read, sent and received at these times, told the service's time in seconds.
+    pub(super) fn heard(&mut self, sent: Instant, received: Instant, seconds: i64) {
+        self.clock.heard(sent, received, seconds);
+    }
+
+    /// A read was answered. Who reads at the tip of the shard does so too seldom to have a part in counts.
+    pub(super) fn accepted(&mut self, sent: Instant, at_tip: bool) -> Turn {
+        self.at_tip = at_tip;
+        if at_tip {
+            (self.count, self.insist, self.counted, self.confirmed) = (None, None, None, None);
+        }
+        self.began.get_or_insert(sent);
+        self.refused_in_a_row = 0;
+        self.note(sent, false);
+        if let Some(insist) = &mut self.insist {
+            let due = insist.answered(sent);
+            return Turn { at: self.or_count(sent, due, self.retrial()), holds: true };
+        }
+        self.grow(sent);
+        self.go_on(sent, false)
     }
 
     /// A read was refused because the shard's reads were used up.
-    pub(super) fn refused(&mut self, now: Instant) {
-        self.grow(now);
-        let kept = if self.refused_at.is_none() { FIRST_CUT } else { CUT };
-        self.rate = (self.rate * kept).max(LEAST.min(self.full));
-        self.pace = 1.0;
-        self.refused_at = Some(now);
+    pub(super) fn refused(&mut self, sent: Instant) -> Turn {
+        let began = *self.began.get_or_insert(sent);
+        self.refused_in_a_row += 1;
+        self.note(sent, true);
+        if let Some(insist) = &mut self.insist {
+            let (due, holds) = (insist.refused(sent, &mut self.random), insist.is_of_use(sent));
+            return Turn { at: self.or_count(sent, due, self.retrial()), holds };
+        }
+        self.grow(sent);
+        // What is refused in a row is refused for one reason.
+        if self.count.is_none() && self.refused_in_a_row == 1 {
+            self.rate = if self.rate < self.full {
+                (self.rate * CUT).max(LEAST.min(self.rate))
+            } else if !self.clock.is_known() {
+                self.rate * UNCOUNTED_CUT
+            } else if sent.saturating_duration_since(began) < NEWCOMER {
+                LEAST.min(self.full)
+            } else {
+                self.rate * CUT
+            };
+        }
+        self.go_on(sent, true)
+    }
+
+    fn go_on(&mut self, sent: Instant, refused: bool) -> Turn {
+        match self.count.as_mut().map(|count| count.read(sent, refused, self.floor)) {
+            Some(Next::Read(at)) => return Turn { at, holds: true },
+            Some(Next::Readers(readers)) => {
+                // Who comes or goes during a count makes it wrong for some; a step at a time, that does little harm.
+                let readers = self.confirmed.map_or(readers, |before| readers.max(before - 1));
+                self.confirmed = self.counted.replace(readers).filter(|before| *before == readers);
+                let share = ALLOWED * USED / f64::from(readers);
+                self.rate = if readers == 1 { self.full } else { share.min(self.full) };
+                self.strays = (self.confirmed == Some(Count::MOST)).then_some(0);
+            }
+            Some(Next::Spoilt) | None => {}
+        }
+        self.count = None;
+        let at = self.next(sent);
+        // Who cannot be counted leaves it to the delays after failures when to read after a refusal.
+        let uncounted = refused && !self.clock.is_known();
+        Turn { at: if uncounted { sent + self.floor } else { at }, holds: false }
+    }
+
+    /// The next read at this rate, or the first one of a count.
+    fn next(&mut self, sent: Instant) -> Instant {
+        let due = sent + self.spacing();
+        if self.rate < self.full { self.or_count(sent, due, count::PERIOD) } else { due }
+    }
+
+    /// How often a reader that insists takes part in a count.
+    fn retrial(&self) -> Duration {
+        if self.confirmed == Some(Count::MOST) { RETRIAL } else { count::PERIOD }
+    }
+
+    /// `due`, or the first read of a count if one of those that begin once per `period` begins before.
+    fn or_count(&mut self, sent: Instant, due: Instant, period: Duration) -> Instant {
+        let next = self.clock.next_multiple(sent, period).filter(|_| !self.at_tip);
+        let Some(start) = next.filter(|start| due + count::QUIET > *start) else { return due };
+        let start = start.max(sent + self.floor);
+        self.count = Some(Count::new(start));
+        self.insist = None;
+        start
     }
 
     /// The time from one read to the next.
-    pub(super) fn spacing(&mut self) -> Duration {
+    fn spacing(&mut self) -> Duration {
         let random = self.random.f64();
         if self.rate >= self.full {
             return self.floor.mul_f64(FULL_RATE_JITTER.mul_add(random, 1.0));
@@ -95,81 +205,30 @@ impl Share {
         Duration::from_secs_f64(JITTER.mul_add(random - 0.5, 1.0) / self.rate).max(self.floor)
     }
 
+    /// Looks for a reader that gives no way.
+    fn note(&mut self, sent: Instant, refused: bool) {
+        // Refusals in a count are everybody's own doing.
+        if self.insist.is_some() || self.count.is_some() {
+            return;
+        }
+        self.recent = if self.rate > LEAST || self.counted.is_none() {
+            0
+        } else {
+            self.recent << 1 | u32::from(refused)
+        };
+        self.strays = self.strays.map(|strays| strays + u32::from(refused));
+        let many = (self.recent & ((1 << OF_READS) - 1)).count_ones() >= MANY_REFUSED;
+        if many || self.strays.is_some_and(|strays| strays >= STRAYS) {
+            self.insist = Some(Insist::new(sent));
+            (self.strays, self.recent) = (None, 0);
+        }
+    }
+
+    /// Where readers cannot be counted, only trying tells whether more can be had.
     fn grow(&mut self, now: Instant) {
-        let since = |then: Instant| now.saturating_duration_since(then);
-        if let (Some(at), Some(refused_at)) = (self.at, self.refused_at) {
-            let passed = since(at).as_secs_f64();
-            let quiet = since(refused_at).saturating_sub(QUIET).as_secs_f64();
-            let steady = GROWTH * self.pace / self.rate;
-            let released = QUIET_GROWTH * quiet * self.rate;
-            self.rate += (steady + released) * passed;
-            self.pace = SETTLED.max(self.pace * (-passed / SETTLING).exp());
-            if self.rate >= self.full {
-                self.rate = self.full;
-                self.refused_at = None;
-            }
-        }
-        self.at = Some(now);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const FLOOR: Duration = Duration::from_millis(200);
-
-    fn spacing_ms(share: &mut Share) -> u128 {
-        share.spacing().as_millis()
-    }
-
-    #[test]
-    fn a_reader_that_is_never_refused_reads_at_the_full_rate() {
-        let mut share = Share::new(FLOOR, 1);
-        let mut now = Instant::now();
-        for _ in 0..1_000 {
-            share.accepted(now);
-            let spacing = share.spacing();
-            assert!(FLOOR <= spacing && spacing <= FLOOR.mul_f64(1.05), "{spacing:?}");
-            now += spacing;
-        }
-    }
-
-    #[test]
-    fn a_refusal_is_answered_by_fewer_reads_down_to_a_least_rate() {
-        let mut share = Share::new(FLOOR, 1);
-        let now = Instant::now();
-        share.accepted(now);
-        share.refused(now);
-        assert!((610..=680).contains(&spacing_ms(&mut share)));
-        share.refused(now);
-        assert!((710..=785).contains(&spacing_ms(&mut share)));
-        for _ in 0..100 {
-            share.refused(now);
-        }
-        assert!((1_079..=1_194).contains(&spacing_ms(&mut share)));
-    }
-
-    #[test]
-    fn quiet_brings_the_full_rate_back() {
-        let mut share = Share::new(FLOOR, 1);
-        let mut now = Instant::now();
-        share.refused(now);
-        let began = now;
-        while share.rate < share.full {
-            now += share.spacing();
-            share.accepted(now);
-        }
-        let took = now - began;
-        assert!(Duration::from_secs(40) <= took && took <= Duration::from_secs(90), "{took:?}");
-    }
-
-    #[test]
-    fn a_longer_interval_of_the_settings_stays_the_least() {
-        let mut share = Share::new(Duration::from_secs(2), 1);
-        share.refused(Instant::now());
-        for _ in 0..100 {
-            assert!(share.spacing() >= Duration::from_secs(2));
+        let passed = self.at.replace(now).map_or(0.0, |at| now.saturating_duration_since(at).as_secs_f64());
+        if self.rate < self.full && !self.clock.is_known() {
+            self.rate = (self.rate + UNCOUNTED_GROWTH / self.rate * passed).min(self.full);
         }
     }
 }

@@ -39,10 +39,18 @@ impl Trouble {
         }
     }
 
-    /// A call failed and is tried again after a longer delay than the last. Whether this is the moment to say that
-    /// reading does not get on: once per episode.
-    pub(super) fn retry(&mut self, now: Instant) -> bool {
+    /// A call failed and is tried again after a longer delay than the last.
+    pub(super) fn retry(&mut self, now: Instant) {
         self.retry_at = Some(now + self.backoff.next_delay());
+    }
+
+    /// A call failed as was to be expected: it is tried again without a delay of its own.
+    pub(super) fn retry_in_turn(&mut self) {
+        self.retry_at = None;
+    }
+
+    /// Whether this failure is the moment to say that reading does not get on: once per episode.
+    pub(super) fn announce(&mut self, now: Instant) -> bool {
         let since = *self.since.get_or_insert(now);
         let announce = !self.announced && now.saturating_duration_since(since) >= self.degraded_after;
         self.announced |= announce;

@@ -144,14 +144,14 @@ pub(super) fn page(numbers: &[u128], behind_ms: u64) -> Event {
         records: numbers.iter().map(|number| record(*number)).collect(),
         next: Some("next".to_owned()),
         behind: Some(Duration::from_millis(behind_ms)),
-        children: Vec::new(),
+        ..Page::default()
     }))
 }
 
 /// The last page of a closed shard.
 pub(super) fn last_page(numbers: &[u128]) -> Event {
     let records = numbers.iter().map(|number| record(*number)).collect();
-    Event::Page(Ok(Page { records, next: None, behind: Some(Duration::ZERO), children: Vec::new() }))
+    Event::Page(Ok(Page { records, next: None, behind: Some(Duration::ZERO), ..Page::default() }))
 }
 
 pub(super) fn record(number: u128) -> SourceRecord {

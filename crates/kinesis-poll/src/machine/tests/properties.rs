@@ -84,7 +84,7 @@ impl Shard {
                     records: (from + 1..=to).map(record).collect(),
                     next: (to < self.len).then(|| to.to_string()),
                     behind: Some(Duration::from_millis(u64::from(!caught_up))),
-                    children: Vec::new(),
+                    ..Page::default()
                 }))
             }
         }

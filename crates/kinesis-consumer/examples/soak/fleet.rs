@@ -1,5 +1,6 @@
 //! The workers: they crash, are cut off from their leases, stop and come back.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -9,7 +10,7 @@ use kinesis_consumer::core::error_chain;
 use kinesis_consumer::core::lease::{
     Lease, LeaseKey, LeaseStore, LeaseWrite, Outcome, ScanPage, ScanRequest, StoreError,
 };
-use kinesis_consumer::lease::{HeartbeatMode, LeaseConfig, MemoryStore};
+use kinesis_consumer::lease::{HeartbeatMode, LeaseConfig, MemoryStore, StartError};
 use kinesis_consumer::{Consumer, ConsumerError, ConsumerHandle, Report};
 use kinesis_testkit::TestKinesis;
 use tokio::task::{JoinError, JoinSet};
@@ -105,8 +106,10 @@ pub(crate) struct Happened {
     pub(crate) crashes: u32,
     pub(crate) cut_offs: u32,
     pub(crate) stops: u32,
-    pub(crate) failed_starts: u32,
 }
+
+/// How many causes of refused starts are told apart; there are fewer.
+const CAUSES: usize = 50;
 
 pub(crate) struct Fleet {
     source: Source,
@@ -119,6 +122,8 @@ pub(crate) struct Fleet {
     next_worker: u32,
     stops: JoinSet<Ended>,
     pub(crate) happened: Happened,
+    /// Why starts were refused, and how often.
+    pub(crate) refused_starts: BTreeMap<String, u32>,
 }
 
 impl Fleet {
@@ -135,6 +140,7 @@ impl Fleet {
             next_worker: 0,
             stops: JoinSet::new(),
             happened: Happened::default(),
+            refused_starts: BTreeMap::new(),
         }
     }
 
@@ -227,11 +233,18 @@ impl Fleet {
         match ended {
             // A handler that is stuck for longer than the stop waits is no violation.
             Ok((_, Ok(_))) => {}
-            // A start says at once what it may not do; it is tried again.
+            // A start does not try for ever; it is tried again.
             Ok((_, Err(error)))
-                if matches!(*error, ConsumerError::Start(_) | ConsumerError::Registration(_)) =>
+                if matches!(
+                    *error,
+                    ConsumerError::Start(StartError::Directory(_)) | ConsumerError::Registration(_)
+                ) =>
             {
-                self.happened.failed_starts += 1;
+                let text = error_chain(&*error);
+                let cause = text.split(" (request id").next().unwrap_or_default();
+                if self.refused_starts.len() < CAUSES || self.refused_starts.contains_key(cause) {
+                    *self.refused_starts.entry(cause.to_owned()).or_default() += 1;
+                }
             }
             Ok((number, Err(error))) => {
                 self.ledger.violation(format!("worker {number} ended: {}", error_chain(&*error)));

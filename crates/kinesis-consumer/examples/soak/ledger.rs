@@ -89,6 +89,10 @@ impl Ledger {
                 entry.recent.pop_front();
             }
             entry.recent.push_back((now, worker));
+            if entry.recent.capacity() > 4 * entry.recent.len() {
+                // A burst leaves no room behind: this memory is judged as well.
+                entry.recent.shrink_to(2 * entry.recent.len());
+            }
             book.delivered += 1;
             return;
         }

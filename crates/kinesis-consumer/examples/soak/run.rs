@@ -38,7 +38,10 @@ const LEFT_BYTES: i64 = 256 * 1024;
 /// What is alive at the end of an hour's calm.
 #[derive(Debug, Clone, Copy)]
 struct Sample {
+    /// Without the records that the service holds.
     live_bytes: i64,
+    /// The records that the service holds.
+    stored_bytes: i64,
     tasks: usize,
     open_shards: usize,
     listed_shards: usize,
@@ -199,8 +202,10 @@ impl<'a> Run<'a> {
     }
 
     fn sample(&self, runtime: &Runtime, live_bytes: i64) -> Sample {
+        let stored_bytes = i64::try_from(self.stream.kinesis.stored_bytes()).unwrap_or(i64::MAX);
         Sample {
-            live_bytes,
+            live_bytes: live_bytes - stored_bytes,
+            stored_bytes,
             tasks: runtime.metrics().num_alive_tasks(),
             open_shards: self.stream.open().len(),
             listed_shards: self.stream.listed(),
@@ -230,7 +235,7 @@ impl<'a> Run<'a> {
         let happened = self.fleet.happened;
         format!(
             "hour {hour}: {} records, {} repeated, {} faults, {} reshards, {} crashes, {} cut-offs, {} stops, \
-             {} shards ({} listed), live {:.1} MiB (+{:.1} at most), RSS {:.0} MiB, {} tasks, {} violations, {:.0} s",
+             {} shards ({} listed), live {:.1} MiB (+{:.1} at most), stored {:.1} MiB, RSS {:.0} MiB, {} tasks, {} violations, {:.0} s",
             totals.delivered,
             totals.repeated,
             self.storm.faults,
@@ -242,6 +247,7 @@ impl<'a> Run<'a> {
             sample.listed_shards,
             mebibytes(sample.live_bytes),
             mebibytes(i64::try_from(peak).unwrap_or(i64::MAX)),
+            mebibytes(sample.stored_bytes),
             resident_mebibytes().unwrap_or_default(),
             sample.tasks,
             totals.violations,
@@ -260,6 +266,7 @@ impl<'a> Run<'a> {
         let totals = self.stream.ledger.totals();
         let happened = self.fleet.happened;
         let live: Vec<i64> = samples.iter().map(|sample| sample.live_bytes).collect();
+        let stored: Vec<i64> = samples.iter().map(|sample| sample.stored_bytes).collect();
         let tasks: Vec<usize> = samples.iter().map(|sample| sample.tasks).collect();
         json!({
             "source": source.name(),
@@ -276,8 +283,9 @@ impl<'a> Run<'a> {
             "crashes": happened.crashes,
             "cut_offs": happened.cut_offs,
             "stops": happened.stops,
-            "failed_starts": happened.failed_starts,
+            "refused_starts": self.fleet.refused_starts,
             "live_bytes": live,
+            "stored_bytes": stored,
             "tasks": tasks,
             "violations": totals.violations,
         })

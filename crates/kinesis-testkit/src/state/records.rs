@@ -73,9 +73,9 @@ impl Records {
         let count = count.min(self.queue.len());
         let freed: u64 = self.queue.drain(..count).map(|record| held(&record)).sum();
         self.give_back(freed);
-        if self.queue.is_empty() {
-            // A burst leaves no room behind.
-            self.queue = VecDeque::new();
+        if self.queue.capacity() > 4 * self.queue.len() {
+            // A burst leaves no room behind, also where something is always left.
+            self.queue.shrink_to(2 * self.queue.len());
         }
         count
     }
@@ -96,5 +96,34 @@ impl Records {
 impl Drop for Records {
     fn drop(&mut self) {
         self.give_back(self.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    /// Room is given back after a burst, whether the shard is empty then or not, and what is counted is what is left.
+    #[test]
+    fn a_burst_leaves_no_room_behind() {
+        let usage = Usage::default();
+        let mut records = Records::new(usage.clone());
+        for left in [3, 0] {
+            for ordinal in 0..10_000 {
+                records.push(Stored {
+                    ordinal,
+                    partition_key: None,
+                    explicit_hash_key: None,
+                    data: Bytes::from_static(b"x"),
+                    arrived: Moment::EPOCH,
+                });
+            }
+            records.forget_first(records.len() - left);
+            assert_eq!(records.len(), left);
+            assert!(records.queue.capacity() <= 4 * left, "{} for {left}", records.queue.capacity());
+            assert_eq!(usage.bytes(), records.iter().map(held).sum::<u64>());
+        }
     }
 }

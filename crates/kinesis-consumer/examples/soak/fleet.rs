@@ -24,9 +24,9 @@ use crate::service::STREAM;
 pub(crate) const APPLICATION: &str = "soak";
 pub(crate) const WORKERS: usize = 3;
 
-/// What a worker finished so long before it crashed or was cut off may not have been stored: the interval of
-/// checkpoints, and a heartbeat's turn of the lease task.
-const UNSTORED: Duration = Duration::from_secs(2);
+/// What a worker finished so long before it crashed or was cut off may not have been stored: `checkpoint_interval`,
+/// `checkpoint_spacing`, and a turn of the lease task.
+const UNSTORED: Duration = Duration::from_secs(4);
 
 /// How long after a cut-off a worker may still hold on to what it lost.
 const AFTERMATH: Duration = Duration::from_secs(10);

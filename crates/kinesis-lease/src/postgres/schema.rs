@@ -99,13 +99,26 @@ fn identifier<'a>(what: &str, name: &'a str, longest: usize) -> Result<&'a str, 
 
 /// Whether the tables are there in the version that this library knows; needs no right to make anything.
 pub(super) async fn is_ready(connection: &mut PgConnection, tables: &Tables) -> Result<bool, StoreError> {
-    Ok(version(connection, tables).await? == Some(MIGRATIONS.len()))
+    let found = match version(connection, tables).await {
+        // Another worker may have made the tables between two of our questions: whoever makes them has the lock until
+        // all of them are there.
+        Err(StoreError::Misconfigured { .. }) => {
+            lock(connection, tables).await?;
+            version(connection, tables).await?
+        }
+        found => found?,
+    };
+    Ok(found == Some(MIGRATIONS.len()))
+}
+
+/// Waits for whoever makes or changes tables; nobody else does until the transaction ends.
+async fn lock(connection: &mut PgConnection, tables: &Tables) -> Result<(), StoreError> {
+    run(connection, tables, format!("SELECT pg_advisory_xact_lock({SETUP_LOCK})")).await
 }
 
 /// Makes the tables or brings them up to date. Runs in a transaction that others wait for.
 pub(super) async fn migrate(connection: &mut PgConnection, tables: &Tables) -> Result<(), StoreError> {
-    let lock = format!("SELECT pg_advisory_xact_lock({SETUP_LOCK})");
-    run(connection, tables, lock).await?;
+    lock(connection, tables).await?;
     let from = match version(connection, tables).await? {
         Some(version) => version,
         None => {

@@ -5,6 +5,8 @@
 //! than its number of readers may read. Who is refused in a step therefore knows how many there are. For the rest of that
 //! step it reads a little earlier than those that were not refused yet, so that the next refusal hits one of them; by its
 //! end all know, and stop.
+//!
+//! The durations here are no settings: all readers of a shard must use the same, whatever application they belong to.
 
 use std::time::{Duration, Instant};
 

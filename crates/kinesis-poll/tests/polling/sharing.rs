@@ -130,8 +130,8 @@ enum Greedy {
     Sdk,
 }
 
-/// Reads per second of one of our readers beside a greedy one in its third to sixth minute: that somebody gives no way it
-/// knows after two counts at the latest.
+/// The least reads per second of one of our readers beside a greedy one over any two minutes from its third to its
+/// eighth: that somebody gives no way it knows after three counts at the latest.
 async fn beside(greedy: Greedy, seed: u64) -> f64 {
     let kinesis = endless();
     let began = tokio::time::Instant::now();
@@ -159,32 +159,43 @@ async fn beside(greedy: Greedy, seed: u64) -> f64 {
     tokio::time::sleep(Duration::from_millis(5_000 + seed * 1_370)).await;
     let joined = began.elapsed();
     join(&kinesis, &mut tasks, 1, seed);
-    tokio::time::sleep(6 * MINUTE).await;
+    tokio::time::sleep(8 * MINUTE).await;
     tasks.shutdown().await;
-    rates(&kinesis.calls_of(Operation::GetRecords), 1..2, joined + 2 * MINUTE, joined + 6 * MINUTE)[0]
+    let calls = kinesis.calls_of(Operation::GetRecords);
+    let least = (0..=24).map(|window| {
+        let from = joined + 2 * MINUTE + 10 * SECOND * window;
+        rates(&calls, 1..2, from, from + 2 * MINUTE)[0]
+    });
+    least.fold(f64::MAX, f64::min)
 }
 
-async fn assert_one_read_a_second(greedy: Greedy) {
-    for seed in 0..SEEDS {
-        let rate = beside(greedy, seed).await;
-        assert!(rate >= 1.0, "{greedy:?}, seed {seed}: {rate}");
+/// Asserts it with so many seeds, or with as many as `KINESIS_POLL_SHARING_SEEDS` says.
+async fn assert_one_read_a_second(greedy: Greedy, seeds: u64) {
+    let seeds = std::env::var("KINESIS_POLL_SHARING_SEEDS").map_or(seeds, |seeds| seeds.parse().unwrap());
+    let mut rates = Vec::new();
+    for seed in 0..seeds {
+        rates.push(beside(greedy, seed).await);
     }
+    let worst = rates.iter().copied().fold(f64::MAX, f64::min);
+    assert!(worst >= 1.0, "{greedy:?}: {rates:.2?}");
 }
 
 /// F-28: beside a reader that takes four of the five reads and gives way to nobody, one read a second is left, and taken.
 #[tokio::test(start_paused = true)]
 async fn one_read_a_second_is_left_beside_a_greedy_reader() {
-    assert_one_read_a_second(Greedy::Metronome(225, 275)).await;
+    assert_one_read_a_second(Greedy::Metronome(225, 275), 2).await;
 }
 
-/// F-28: so it is beside one that would take all five.
+/// F-28: so it is beside one that would take all five, every 200 ms give or take 2, 5 and 10 %.
 #[tokio::test(start_paused = true)]
 async fn one_read_a_second_is_taken_from_a_reader_that_would_take_all() {
-    assert_one_read_a_second(Greedy::Metronome(180, 220)).await;
+    for vary in [4, 10, 20] {
+        assert_one_read_a_second(Greedy::Metronome(200 - vary, 200 + vary), 2).await;
+    }
 }
 
 /// F-28: and beside the SDK, which repeats a refused read by itself.
 #[tokio::test(start_paused = true)]
 async fn one_read_a_second_is_taken_from_the_sdk_with_retries() {
-    assert_one_read_a_second(Greedy::Sdk).await;
+    assert_one_read_a_second(Greedy::Sdk, 3).await;
 }

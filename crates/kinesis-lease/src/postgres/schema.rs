@@ -100,9 +100,9 @@ fn identifier<'a>(what: &str, name: &'a str, longest: usize) -> Result<&'a str, 
 /// Whether the tables are there in the version that this library knows; needs no right to make anything.
 pub(super) async fn is_ready(connection: &mut PgConnection, tables: &Tables) -> Result<bool, StoreError> {
     let found = match version(connection, tables).await {
-        // Another worker may have made the tables between two of our questions: whoever makes them has the lock until
-        // all of them are there.
-        Err(StoreError::Misconfigured { .. }) => {
+        // Not what the server says: another worker may have made the tables between two of our questions. Whoever makes
+        // them has the lock until all of them are there.
+        Err(StoreError::Misconfigured { source: None, .. }) => {
             lock(connection, tables).await?;
             version(connection, tables).await?
         }

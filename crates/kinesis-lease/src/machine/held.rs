@@ -219,8 +219,8 @@ impl Machine {
         started: Instant,
         result: Result<Outcome, Arc<StoreError>>,
     ) {
-        // Not held any more: the row was observed, nothing else matters.
-        let Some(held) = self.held.get_mut(key) else { return };
+        // Not held any more, or anew since: the row was observed, nothing else matters.
+        let Some(held) = self.held.get_mut(key).filter(|held| held.sent_at == started) else { return };
         let Some(closing) = held.flight.take() else { return };
         match result {
             Ok(Outcome::Applied(row)) if closing => self.close(now, key, &row),

@@ -398,6 +398,8 @@ impl Machine {
                 self.worker_removed(&key);
             } else if let Ok(Outcome::Applied(row) | Outcome::Refused { current: Some(row) }) = &result {
                 self.observe(row.clone(), now, Some(now));
+                // The answer may be as old as the call.
+                self.confirm(&key, started);
             }
             answered |= result.is_ok();
             let may_name_us = matches!(

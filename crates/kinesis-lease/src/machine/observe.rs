@@ -34,6 +34,8 @@ pub(super) struct Seen {
     pub(super) told_at: Option<Instant>,
     /// When it was last seen like that: until then it is known to have stood still.
     pub(super) confirmed: Instant,
+    /// Whether a look at all rows has shown it, and with it the rows of its parents.
+    pub(super) among_all: bool,
 }
 
 /// Moves of a counter under our name that are not ours, until a second worker is suspected.
@@ -67,6 +69,7 @@ impl Seen {
             foreign_moves: 0,
             told_at,
             confirmed: now,
+            among_all: false,
         }
     }
 
@@ -89,7 +92,6 @@ impl Seen {
         }
         self.row = row;
         self.told_at = told_at.or(self.told_at);
-        self.confirmed = told_at.map_or(self.confirmed, |told| self.confirmed.max(told));
     }
 }
 
@@ -180,12 +182,13 @@ impl Machine {
             self.actions.push(Action::Discover);
         }
         for row in rows {
-            if !self.seen.get(&row.key).is_some_and(is_older) {
+            let key = row.key.clone();
+            if !self.seen.get(&key).is_some_and(is_older) {
                 self.look_at_held(now, look.started, &row);
-                let key = row.key.clone();
                 self.observe(row, now, None);
                 self.confirm(&key, look.started);
             }
+            self.seen.entry(key).and_modify(|seen| seen.among_all = true);
         }
         self.doubts.retain(|_, doubt| now < doubt.started + self.config.expiry);
         self.unsettled.retain(|_, at| *at > look.started);
@@ -234,11 +237,14 @@ impl Machine {
         self.unreadable = unreadable;
     }
 
-    /// Whether a shard has a parent that is not finished. Rows decide: a parent without a row does not count.
+    /// Whether a shard has a parent that is not finished. Rows decide: a parent without a row does not count, once a look
+    /// at all rows has shown the shard's. A row that only a write showed may have a parent whose row we have not seen yet.
     pub(super) fn is_blocked(&self, row: &Lease) -> bool {
+        let among_all = self.seen.get(&row.key).is_some_and(|seen| seen.among_all);
         let is_unfinished = |parent: &ShardId| {
             let key = row.key.sibling(parent.clone());
-            self.unreadable.contains(&key) || self.seen.get(&key).is_some_and(|seen| !seen.row.is_finished())
+            let finished = self.seen.get(&key).map_or(among_all, |seen| seen.row.is_finished());
+            self.unreadable.contains(&key) || !finished
         };
         if mutant::is_on(Mutant::ChildEarly) {
             return false;

@@ -282,7 +282,8 @@ impl Machine {
 
     /// The row was seen as it is known, in what was read from `at` on.
     pub(super) fn confirm(&mut self, key: &LeaseKey, at: Instant) {
-        if let Some(seen) = self.seen.get_mut(key) {
+        let rows = self.seen.get_mut(key).into_iter();
+        for seen in rows.chain(self.lives.values_mut().filter(|life| life.row.key == *key)) {
             seen.confirmed = seen.confirmed.max(at);
         }
     }

@@ -192,7 +192,8 @@ impl Fleet {
         self.note(|| format!("w{worker} is stopped for {} ms", length.as_millis()));
         let until = self.now + length;
         self.coverage.long_pauses += u64::from(length > self.settings.config.expiry);
-        self.workers.entry(worker).and_modify(|worker| worker.paused_until = until);
+        // Who is stopped twice goes on when both stops are over.
+        self.workers.entry(worker).and_modify(|worker| worker.paused_until = worker.paused_until.max(until));
         self.watch.until(until);
     }
 

@@ -8,6 +8,7 @@ use kinesis_core::{Checkpoint, WorkerId};
 
 use crate::LeaseConfig;
 use crate::memory::apply_to_rows;
+use crate::worker_row;
 
 /// A write and the tenure that its worker held on that row when it was issued.
 #[derive(Debug, Clone)]
@@ -221,4 +222,9 @@ pub(super) fn is_end(write: &LeaseWrite) -> bool {
 /// Whether the write tells a worker that it is asked for a lease.
 pub(super) fn is_ask(write: &LeaseWrite) -> bool {
     write.guard == Guard::Exists
+}
+
+/// Whether the write is the heartbeat of a whole worker.
+pub(super) fn is_beat(write: &LeaseWrite) -> bool {
+    worker_row::is_one(&write.key) && !is_ask(write) && write.change != Change::Delete
 }

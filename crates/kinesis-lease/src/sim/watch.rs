@@ -153,8 +153,14 @@ impl Fleet {
             });
             let Some((number, sent)) = taker else { continue };
             let age = self.now - sent;
-            // Some failures on the way, and it takes longer; when it is too old, it may not begin any more.
-            let is_due = age > Duration::from_secs(5) && age < Duration::from_secs(8);
+            // The taking and a first read run into their time limits, and a second read is answered.
+            let due = self.workers.get(&number).map(|worker| {
+                let failures = (worker.config.call_timeout() * 2).div_f64(worker.rate);
+                failures + self.settings.faults.latency * 2 + Duration::from_secs(1)
+            });
+            let due = due.unwrap_or_default().max(Duration::from_secs(5));
+            // More failures on the way, and it takes longer; when it is too old, it may not begin any more.
+            let is_due = age > due && age < Duration::from_secs(8);
             let in_time = self.table.moved_at(&row.key).saturating_sub(sent) < Duration::from_secs(2);
             if is_due && in_time && self.watch.disturbed_at < sent && self.watch.faults_since(sent) <= 2 {
                 late = Some(format!("w{number} took {} and does not know it", super::number(&row.key)));

@@ -8,7 +8,7 @@ use kinesis_core::lease::{LeaseKey, Outcome, StoreError, TenureToken};
 
 use super::consumer::Pending;
 use super::discover::Discovery;
-use super::table::{TaggedWrite, token_of};
+use super::table::{TaggedWrite, is_beat, token_of};
 use crate::load::Meter;
 use crate::machine::{BatchId, Machine, ReplyId};
 use crate::{LeaseConfig, worker_row};
@@ -36,8 +36,8 @@ pub(super) struct Worker {
     pub(super) meters: BTreeMap<LeaseKey, Arc<Meter>>,
     /// When the last write began that the worker knows to be in the row: what it may go on believing from.
     pub(super) proven: BTreeMap<LeaseKey, Duration>,
-    /// When calls and takings were sent.
-    sent: BTreeMap<BatchId, (Duration, Tenures)>,
+    /// When calls were sent, and whether they are heartbeats.
+    sent: BTreeMap<BatchId, (Duration, bool, Tenures)>,
     /// When a write of a tenure failed last.
     failed: BTreeMap<LeaseKey, (TenureToken, Duration)>,
     /// When the first write of a tenure was sent whose outcome is unknown.
@@ -117,7 +117,8 @@ impl Worker {
             self.failed.get(key).is_some_and(|(of, at)| *tenure == Some(*of) && now - *at < SHORTEST_RETRY)
         };
         let hasty = tenures.iter().find(is_hasty).map(|(key, _)| key.clone());
-        self.sent.insert(batch, (now, tenures));
+        let beats = writes.iter().any(|tagged| is_beat(&tagged.write));
+        self.sent.insert(batch, (now, beats, tenures));
         self.takings
             .extend(writes.iter().filter_map(|tagged| token_of(&tagged.write)).map(|token| (token, now)));
         hasty
@@ -130,10 +131,13 @@ impl Worker {
         results: &[Result<Outcome, Arc<StoreError>>],
         now: Duration,
     ) {
-        let Some((sent, writes)) = self.sent.remove(&batch) else { return };
+        let Some((sent, beats, writes)) = self.sent.remove(&batch) else { return };
         for (result, (key, tenure)) in results.iter().zip(writes) {
             if worker_row::is_one(&key) {
-                self.beat_replied(sent, result, now);
+                // Others ask in the row of a worker, and remove it.
+                if beats {
+                    self.beat_replied(sent, result, now);
+                }
                 continue;
             }
             match tenure.filter(|_| result.is_err()) {

@@ -325,6 +325,28 @@ fn a_worker_that_begins_to_move_its_row_keeps_its_leases() {
     assert_eq!(bench.row(0).owner, Some(worker("other")));
 }
 
+/// The answer to a call shows a row as it was when the call was made, also to a process that was stopped since.
+#[test]
+fn a_late_answer_does_not_show_that_a_worker_stood_still() {
+    let sparing = config().full_look_interval(millis(20_000));
+    let mut bench = Bench::with(sparing, [owned(0, "other"), living("other")]);
+    for _ in 0..6 {
+        bench.run(millis(3_000));
+        moves(&mut bench, "other");
+    }
+    bench.rows.extend((1..3).map(|number| (key(number), owned(number, "other"))));
+    bench.store = Store::Hangs;
+    bench.run(millis(3_000));
+    let (batch, writes) = bench.kept.remove(0);
+    assert_eq!(writes[1].key, row_of("other"), "it is asked for a lease");
+    let results = writes.iter().map(|write| Ok(bench.change(write))).collect();
+    bench.now += millis(12_000);
+    moves(&mut bench, "other");
+    bench.store = Store::Works;
+    bench.step(Event::Applied { batch, results });
+    assert_eq!(bench.acquired(), []);
+}
+
 /// Each fault that the simulation knows of is found by one of these, too.
 #[test]
 fn these_tests_can_fail() {

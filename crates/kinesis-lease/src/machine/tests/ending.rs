@@ -11,7 +11,7 @@ use super::bench::{Bench, Store, fresh, millis, number, owned, worker};
 use crate::machine::{Action, Event, Found, Look, Request};
 use crate::mutant::{self, Mutant};
 use crate::sim::key;
-use crate::{LeaseError, LossReason, ops};
+use crate::{LeaseConfig, LeaseError, LossReason, ops};
 
 fn child(shard: u32, parents: &[u32]) -> Lease {
     let mut lease = fresh(shard);
@@ -102,6 +102,28 @@ fn the_other_parent_of_a_merge_is_discovered_first() {
     assert!(bench.row(0).is_finished() && !bench.row(9).is_finished());
     bench.look();
     assert_eq!(bench.acquired(), [], "the other parent is not finished");
+}
+
+/// F-19: the row of a child that only our own write showed proves nothing of its parents: the discovery that made it may
+/// have made theirs, and no look has shown them.
+#[test]
+fn a_child_waits_until_a_look_could_show_its_parents() {
+    let sparing = LeaseConfig::default().full_look_interval(millis(20_000));
+    let mut bench = Bench::with(sparing, [fresh(0)]);
+    let token = bench.only_token();
+    bench.looks_fail = true;
+    let end = Request::End { key: key(0), token, children: vec![info(9, &[0, 1])], reply: 4 };
+    bench.step(Event::Request(end));
+    bench.rows.insert(key(1), owned(1, "other"));
+    bench.discovered(Ok(BTreeSet::new()));
+    assert_eq!(bench.replies(), [(4, Ok(()))]);
+    bench.run(millis(5_000));
+    assert_eq!(bench.acquired(), [], "the row of the other parent was not seen");
+    let end = ops::end(bench.row(1), TenureToken::from_random(77), Vec::new());
+    bench.change(&end);
+    bench.looks_fail = false;
+    bench.run(millis(25_000));
+    assert_eq!(bench.acquired().iter().map(|(shard, _)| *shard).collect::<Vec<_>>(), [9]);
 }
 
 /// F-21: a shard that is missing in two listings is closed so that its children can be read; once is not enough.

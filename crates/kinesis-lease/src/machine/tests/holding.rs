@@ -3,7 +3,8 @@
 use kinesis_core::Checkpoint;
 use kinesis_core::lease::{Outcome, TenureToken};
 
-use super::bench::{Bench, Store, at, fresh, millis, owned, worker};
+use super::bench::{Bench, Store, at, failure, fresh, millis, owned, worker};
+use crate::machine::Event;
 use crate::sim::key;
 use crate::{LeaseConfig, LossReason, ops};
 
@@ -223,6 +224,25 @@ fn our_own_take_is_recognised_when_its_reply_is_lost() {
     bench.run(millis(200));
     bench.only_token();
     assert_eq!(bench.row(0).epoch, 1, "it was not taken twice");
+}
+
+/// The answer to a write of a former tenure says nothing of the write that is under way for the present one.
+#[test]
+fn an_answer_to_a_former_tenure_is_not_taken_for_one_to_the_present() {
+    let mut bench = Bench::new([fresh(0)]);
+    bench.only_token();
+    bench.store = Store::Hangs;
+    bench.run(millis(3_100));
+    let (former, _) = bench.kept.remove(0);
+    bench.store = Store::Works;
+    bench.run(millis(9_000));
+    assert_eq!(bench.losses(), [(0, LossReason::Expired)]);
+    let token = bench.only_token();
+    bench.store = Store::Hangs;
+    bench.checkpoint(token, 5, 1);
+    bench.step(Event::Applied { batch: former, results: vec![Err(failure())] });
+    bench.run(millis(500));
+    assert_eq!(bench.kept.len(), 1, "one write at a time");
 }
 
 /// F-22: a release and an end whose replies are lost are recognised, too.

@@ -175,7 +175,8 @@ impl LeaseConfig {
     pub const LEAST_GAIN: f64 = 0.5;
 
     /// With [`Balance::Load`]: workers whose numbers of leases differ by less than two count as even while their weights
-    /// differ by less than this part of the average worker's.
+    /// differ by less than this part of the average worker's. A worker with two leases more that is heavier by less than
+    /// this is asked only once the loads of both are measured since they last got a lease.
     pub const LOAD_BAND: f64 = 0.2;
 
     /// With [`Balance::Load`]: no lease is asked for that would leave more than this part of the difference the other way

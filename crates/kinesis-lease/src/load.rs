@@ -44,11 +44,19 @@ impl Meter {
     }
 }
 
-/// The moving average of one tenure.
+/// The moving average of one tenure, averaged once more, over half of the window each: work is reported when it is done,
+/// in pieces that may be long, and one average would rise and fall with each of them by more than what leases move for.
 #[derive(Debug)]
 pub(crate) struct Average {
     meter: Arc<Meter>,
     since: Instant,
+    stages: [Stage; STAGES],
+}
+
+const STAGES: usize = 2;
+
+#[derive(Debug, Clone, Copy)]
+struct Stage {
     sum: f64,
     /// How much of the average is known: without it the first measure would be averaged with nothing.
     weight: f64,
@@ -59,7 +67,8 @@ impl Average {
     pub(crate) fn new(row: &Lease, now: Instant) -> Self {
         let before = of_row(row);
         let weight = if before.is_some() { 1.0 } else { 0.0 };
-        Self { meter: Arc::default(), since: now, sum: before.unwrap_or_default(), weight }
+        let stage = Stage { sum: before.unwrap_or_default(), weight };
+        Self { meter: Arc::default(), since: now, stages: [stage; STAGES] }
     }
 
     pub(crate) fn meter(&self) -> Arc<Meter> {
@@ -72,12 +81,16 @@ impl Average {
         if !passed.is_zero() {
             self.since = now;
             let spent = self.meter.take()?;
-            let kept = (-passed.as_secs_f64() / window.as_secs_f64()).exp();
-            let rate = spent.as_secs_f64() / passed.as_secs_f64();
-            self.sum = self.sum * kept + rate * (1.0 - kept);
-            self.weight = self.weight * kept + 1.0 - kept;
+            let kept = (-passed.as_secs_f64() * STAGES as f64 / window.as_secs_f64()).exp();
+            let mut input = Stage { sum: spent.as_secs_f64() / passed.as_secs_f64(), weight: 1.0 };
+            for stage in &mut self.stages {
+                stage.sum = stage.sum * kept + input.sum * (1.0 - kept);
+                stage.weight = stage.weight * kept + input.weight * (1.0 - kept);
+                input = *stage;
+            }
         }
-        (self.weight > 0.0).then(|| self.sum / self.weight)
+        let Stage { sum, weight } = self.stages[STAGES - 1];
+        (weight > 0.0).then(|| sum / weight)
     }
 
     /// Adds the average to a write that is made anyway.
@@ -156,11 +169,27 @@ mod tests {
     #[test]
     fn the_average_follows_within_its_window() {
         let idle = |meter: &Meter| meter.add(Duration::ZERO, 0, 0);
-        assert_eq!(after(Some(1.0), 100, idle), Some(0.368), "1 / e");
-        assert_eq!(after(Some(1.0), 700, idle), Some(0.001));
+        assert_eq!(after(Some(1.0), 100, idle), Some(0.403), "about 3 / e²");
+        assert_eq!(after(Some(1.0), 700, idle), Some(0.0));
         let busy = |meter: &Meter| meter.add(Duration::from_secs(1), 0, 0);
-        assert_eq!(after(Some(0.0), 100, busy), Some(0.632));
+        assert_eq!(after(Some(0.0), 100, busy), Some(0.597));
         assert_eq!(after(None, 1, busy), Some(1.0), "the first measure counts whole");
+    }
+
+    /// Who works for half a minute at a time reports only then: the load does not rise and fall with each piece.
+    #[test]
+    fn long_pieces_of_work_are_no_noise() {
+        for seconds in 600..660 {
+            let passed = std::cell::Cell::new(0);
+            let piece = |meter: &Meter| {
+                passed.set(passed.get() + 1);
+                if passed.get() % 30 == 0 {
+                    meter.add(Duration::from_secs(15), 0, 0);
+                }
+            };
+            let load = after(Some(0.5), seconds, piece).unwrap();
+            assert!((0.475..=0.525).contains(&load), "{load} after {seconds} s");
+        }
     }
 
     #[test]

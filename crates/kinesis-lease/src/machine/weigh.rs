@@ -103,7 +103,9 @@ impl Machine {
         for (owner, leases) in others() {
             let difference = weight_of(leases) - mine;
             let has_more = leases.len() >= spread.mine.len() + 2;
-            let may_ask = has_more || (our_turn && !unmeasured.contains(owner));
+            // Small differences between loads of which some are not measured since they moved may be none.
+            let is_plain = has_more && difference >= band.max(TWO_MORE);
+            let may_ask = is_plain || (our_turn && !unmeasured.contains(owner));
             if !may_ask || difference < if has_more { band.min(TWO_MORE) } else { band } {
                 continue;
             }

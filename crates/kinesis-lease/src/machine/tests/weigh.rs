@@ -59,6 +59,15 @@ fn of_a_worker_with_more_leases_the_one_that_evens_best_is_asked_for() {
     assert_eq!(asked(&mut bench(&[700], &[100, 500, 100]), 1), NOTHING, "it has more leases, and less to do");
 }
 
+/// Two leases more do not count at once where the loads differ by less than the band: it may be that they are not measured
+/// since a lease moved.
+#[test]
+fn small_differences_wait_until_loads_are_measured_also_where_numbers_differ() {
+    let mut bench = bench(&[100; 10], &[100; 12]);
+    assert_eq!(asked(&mut bench, 9), NOTHING, "the loads may be those of other holders");
+    assert_eq!(asked(&mut bench, 8).len(), 1, "two leases more are uneven all the same");
+}
+
 /// Where numbers are even, loads have their time to be measured, and then a lease is asked for because of them.
 #[test]
 fn loads_count_where_numbers_are_even_once_they_are_measured() {

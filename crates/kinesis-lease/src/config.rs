@@ -53,8 +53,8 @@ pub enum Balance {
     /// The same load for each worker, as far as leases can be divided. The load of a lease is the part of a second for
     /// which its records keep the handler busy, plus the part of a shard's read limits that they take: bytes per second
     /// / 2,000,000, and records per second / 50,000. Each holder stores the average over
-    /// [`load_window`](LeaseConfig::load_window) with its renewals and checkpoints, so that it costs no write (four in each window with
-    /// [`worker_heartbeat`](LeaseConfig::worker_heartbeat), where nothing else writes the row).
+    /// [`load_window`](LeaseConfig::load_window) with its renewals and checkpoints, so that it costs no write (four in each
+    /// window with [`worker_heartbeat`](LeaseConfig::worker_heartbeat), where nothing else writes the row).
     ///
     /// A lease weighs one third by itself and two thirds by its load, in units of the average lease. A lease is asked for
     /// when that brings the two workers clearly closer to each other
@@ -385,6 +385,7 @@ impl LeaseConfig {
         }
         Ok(())
     }
+
     /// Workers of the KCL know of numbers only.
     pub(crate) fn check_balance(&self, coordination: Coordination) -> Result<(), ConfigError> {
         if self.balance == Balance::Load && coordination == Coordination::KclCompatible {

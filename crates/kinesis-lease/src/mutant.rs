@@ -145,6 +145,15 @@ pub(crate) fn is_on(mutant: Mutant) -> bool {
     cfg!(any(test, feature = "sim")) && ACTIVE.get() == Some(mutant)
 }
 
+/// Whether a test fails with a fault.
+#[cfg(test)]
+pub(crate) fn fails(mutant: Mutant, test: fn()) -> bool {
+    switch(Some(mutant));
+    let failed = std::panic::catch_unwind(test).is_err();
+    switch(None);
+    failed
+}
+
 /// Switches a fault on in this thread, or all off.
 #[cfg(any(test, feature = "sim"))]
 pub(crate) fn switch(mutant: Option<Mutant>) {

@@ -23,8 +23,8 @@ fn held_under<'a>(
     rows.iter().filter(move |row| row.holder() == Some(name) && counts(row) && !row.is_finished())
 }
 
-/// Watches the leases that are held under our name for one expiry, and our name's row as a worker. Those that stand still are our predecessor's, and
-/// are returned with the time since when they do: we may take them at once.
+/// Watches the leases that are held under our name for one expiry, and our name's row as a worker. Those that stand still
+/// are our predecessor's, and are returned with the time since when they do: we may take them at once.
 ///
 /// # Errors
 /// [`StartError::Namesake`] when one of them moves, [`StartError::Store`] when they cannot be watched.

@@ -45,6 +45,11 @@ impl Machine {
         now.min(seen.confirmed) >= seen.since + self.expiry()
     }
 
+    /// Whether another lease may be held.
+    pub(super) fn has_room(&self) -> bool {
+        self.config.max_leases.is_none_or(|most| self.held.len() < most)
+    }
+
     pub(super) fn expiry(&self) -> Duration {
         self.config.expiry / if mutant::is_on(Mutant::ExpiryHalved) { 2 } else { 1 }
     }

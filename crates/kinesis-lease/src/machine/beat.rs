@@ -40,6 +40,7 @@
 //! remove rows that have stood still for a discovery interval. Both are guarded, and at that time nobody believes in
 //! anything by that row.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -47,7 +48,7 @@ use kinesis_core::WorkerId;
 use kinesis_core::lease::{Lease, LeaseKey, LeaseWrite, Outcome, StoreError, TenureToken};
 
 use super::held::Held;
-use super::observe::{NAMESAKE_MOVES, Seen};
+use super::observe::Seen;
 use super::{Machine, Phase, Purpose, retry_delay};
 use crate::mutant::{self, Mutant};
 use crate::{LeaseConfig, LeaseWarning, ops, worker_row};
@@ -168,7 +169,7 @@ impl Machine {
         let beat = self.beat.as_ref().filter(|beat| !beat.in_flight)?;
         if beat.row.is_none()
             && let Some(life) = self.lives.get(&self.me)
-            && !self.is_ours(life)
+            && !self.is_our_row(&life.row)
             && !self.stands_still(life, life.confirmed)
         {
             // Of a predecessor, or of a second worker: the next look tells.
@@ -271,10 +272,6 @@ impl Machine {
             && self.beat.as_ref().is_some_and(|beat| row.token == Some(beat.token))
     }
 
-    fn is_ours(&self, life: &Seen) -> bool {
-        self.is_our_row(&life.row)
-    }
-
     /// Keeps the row of a worker.
     pub(super) fn observe_worker(&mut self, row: Lease, now: Instant, told_at: Option<Instant>) {
         let Some(owner) = row.owner.clone() else { return };
@@ -287,11 +284,7 @@ impl Machine {
             self.lives.insert(owner, Seen::new(row, now, told_at));
             return;
         };
-        let counts_on = row.token == life.row.token && row.counter > life.row.counter;
-        if owner == self.me && !ours && counts_on {
-            life.foreign_moves = life.foreign_moves.saturating_add(1);
-        }
-        let is_news = owner == self.me && !ours && counts_on && life.foreign_moves == NAMESAKE_MOVES;
+        let is_news = owner == self.me && !ours && life.shows_namesake(&row);
         let key = row.key.clone();
         life.update(row, now, told_at);
         if is_news {
@@ -302,8 +295,8 @@ impl Machine {
     /// Takes in the rows of workers that a look has found.
     pub(super) fn saw_workers(&mut self, now: Instant, started: Instant, rows: Vec<Lease>) {
         let is_older = |life: &Seen| life.told_at.is_some_and(|told| told >= started);
-        let is_found = |owner: &WorkerId| rows.iter().any(|row| row.owner.as_ref() == Some(owner));
-        self.lives.retain(|owner, life| is_found(owner) || is_older(life));
+        let found: BTreeSet<&WorkerId> = rows.iter().filter_map(|row| row.owner.as_ref()).collect();
+        self.lives.retain(|owner, life| found.contains(owner) || is_older(life));
         for row in rows {
             let Some(owner) = row.owner.clone() else { continue };
             if !self.lives.get(&owner).is_some_and(is_older) {
@@ -337,7 +330,7 @@ impl Machine {
         let holder = seen.row.holder().filter(|_| seen.row.token.is_some());
         let Some(holder) = holder.filter(|_| !mutant::is_on(Mutant::BeatIgnored)) else { return true };
         match self.lives.get(holder) {
-            Some(life) if self.is_ours(life) && !mutant::is_on(Mutant::LostLeaseKept) => true,
+            Some(life) if self.is_our_row(&life.row) && !mutant::is_on(Mutant::LostLeaseKept) => true,
             Some(life) if mutant::is_on(Mutant::OldLookTrusted) => self.stands_still(life, now),
             // It may have begun to move when the lease was taken.
             Some(life) => now.min(life.confirmed) >= seen.since.max(life.since) + self.expiry(),
@@ -371,8 +364,7 @@ impl Machine {
         if self.beat.is_none() || mutant::is_on(Mutant::LostLeaseKept) {
             return;
         }
-        let has_room = self.config.max_leases.is_none_or(|most| self.held.len() < most);
-        let may_take = self.phase == Phase::Running && has_room;
+        let may_take = self.phase == Phase::Running && self.has_room();
         let is_lost = |(key, seen): &(&LeaseKey, &Seen)| {
             let row = &seen.row;
             let is_left = row.token.is_some() && row.holder() == Some(&self.me);
@@ -393,7 +385,7 @@ impl Machine {
         let age = self.config.discovery_interval.max(self.expiry());
         let is_dead = |life: &&Seen| {
             let is_old = now.min(life.confirmed) >= life.since + age;
-            (is_old || mutant::is_on(Mutant::WorkerRemovedEarly)) && !self.is_ours(life)
+            (is_old || mutant::is_on(Mutant::WorkerRemovedEarly)) && !self.is_our_row(&life.row)
         };
         let dead = self.lives.values().filter(is_dead);
         let dead = dead.filter(|life| !self.busy.contains(&life.row.key));

@@ -478,7 +478,7 @@ impl Machine {
         tracing::debug!(key = %row.key, epoch = row.epoch, checkpoint = %row.checkpoint, "lease taken");
         let key = row.key.clone();
         let mut held = Held::new(row.clone(), token, started);
-        let full = self.config.max_leases.is_some_and(|most| self.held.len() >= most);
+        let full = !self.has_room();
         if self.phase == Phase::Stopping || (full && !mutant::is_on(Mutant::LimitIgnored)) {
             // Too many can only come of a taking whose reply was lost.
             held.close_silently();

@@ -29,7 +29,7 @@ pub(super) struct Seen {
     /// Since when the same workers have been handing it over.
     pub(super) hand_over_since: Option<Instant>,
     /// How often its counter moved under our name and not by us.
-    pub(super) foreign_moves: u8,
+    foreign_moves: u8,
     /// When a write of ours told us; an older look knows less.
     pub(super) told_at: Option<Instant>,
     /// When it was last seen like that: until then it is known to have stood still.
@@ -39,7 +39,7 @@ pub(super) struct Seen {
 }
 
 /// Moves of a counter under our name that are not ours, until a second worker is suspected.
-pub(super) const NAMESAKE_MOVES: u8 = 3;
+const NAMESAKE_MOVES: u8 = 3;
 
 /// What changes with every sign of life.
 fn pulse(row: &Lease) -> (u64, u64, Option<TenureToken>) {
@@ -71,6 +71,14 @@ impl Seen {
             confirmed: now,
             among_all: false,
         }
+    }
+
+    /// Counts a row under our name that was not written by us: whether it is the one that shows that there is a second
+    /// worker. Fewer may be late writes of a tenure that we have lost.
+    pub(super) fn shows_namesake(&mut self, row: &Lease) -> bool {
+        let moved = row.token.is_some() && row.token == self.row.token && row.counter > self.row.counter;
+        self.foreign_moves = self.foreign_moves.saturating_add(u8::from(moved));
+        moved && self.foreign_moves == NAMESAKE_MOVES
     }
 
     pub(super) fn update(&mut self, row: Lease, now: Instant, told_at: Option<Instant>) {
@@ -121,18 +129,13 @@ impl Machine {
 
     /// A counter that moves under our name, and not by us, is that of a second worker.
     fn notice_namesake(&mut self, row: &Lease) {
-        let Some(seen) = self.seen.get_mut(&row.key) else { return };
-        let same_tenure =
-            row.token.is_some() && row.token == seen.row.token && row.counter > seen.row.counter;
         let ours = self.held.contains_key(&row.key)
             || self.busy.contains(&row.key)
             || self.doubts.contains_key(&row.key);
-        if !same_tenure || ours || row.holder() != Some(&self.me) {
+        if ours || row.holder() != Some(&self.me) {
             return;
         }
-        seen.foreign_moves = seen.foreign_moves.saturating_add(1);
-        // Fewer may be late writes of a tenure that we have lost.
-        if seen.foreign_moves == NAMESAKE_MOVES {
+        if self.seen.get_mut(&row.key).is_some_and(|seen| seen.shows_namesake(row)) {
             let (worker, key) = (self.me.clone(), row.key.clone());
             self.warn(LeaseWarning::Namesake { worker, key });
         }

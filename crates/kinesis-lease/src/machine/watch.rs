@@ -1,7 +1,8 @@
 //! When to look. Where all rows cost no more than one, all are read each time. Where each row read is paid for, all are
 //! read now and then, and in between by key only those that something hangs on: what is on its way to us, what is free,
-//! and one lease (or the row) of each of two other workers, as a sign that these live. With a ring of workers each has two that watch
-//! it, so that a worker that dies is noticed when its lease has stood still for the expiry; then all rows are read.
+//! and one lease (or the row) of each of two other workers, as a sign that these live. With a ring of workers each has two
+//! that watch it, so that a worker that dies is noticed when its lease has stood still for the expiry; then all rows are
+//! read.
 //!
 //! A hint of the store, and whatever makes another look worth while before its time, is answered by a look at all rows;
 //! where these cost something they are limited in number.
@@ -181,7 +182,7 @@ impl Machine {
         if self.phase != Phase::Running {
             return asked_for.into_iter().collect();
         }
-        let has_room = self.config.max_leases.is_none_or(|most| self.held.len() < most);
+        let has_room = self.has_room();
         let is_of_interest = |row: &Lease, key: &LeaseKey| {
             if row.owner.as_ref() == Some(&self.me) {
                 // Asked for, or ready to be begun.
@@ -282,8 +283,12 @@ impl Machine {
 
     /// The row was seen as it is known, in what was read from `at` on.
     pub(super) fn confirm(&mut self, key: &LeaseKey, at: Instant) {
-        let rows = self.seen.get_mut(key).into_iter();
-        for seen in rows.chain(self.lives.values_mut().filter(|life| life.row.key == *key)) {
+        let seen = if worker_row::is_one(key) {
+            self.lives.values_mut().find(|life| life.row.key == *key)
+        } else {
+            self.seen.get_mut(key)
+        };
+        if let Some(seen) = seen {
             seen.confirmed = seen.confirmed.max(at);
         }
     }

@@ -5,6 +5,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
@@ -17,6 +18,9 @@ const REPORT: &str = "docs/benchmarks/read-paths.md";
 
 /// What reading may cost compared with the plain loop.
 const LIMIT: f64 = 1.05;
+
+/// What reading with the decoder of its own was to cost at the most.
+const DECODER_GOAL: f64 = 0.5;
 
 /// What the names of rows have behind the way to read where records arrive at a rate.
 const RATE: &str = "_rate_";
@@ -100,11 +104,10 @@ not what a shard gives. Every case runs in a process of its own on one thread; t
 turns, and the turn that took the least CPU time gives the figures. MB are 10^6 bytes of payload. `peak` is the memory of
 the process at its most, the canned answers included.
 
-`ratio` is the median, over the turns, of CPU time compared with the plain loop's turn beside it. `instructions` are those
-for each record as valgrind counts them, of a long run less those of a short one; they hardly depend on what else the
-machine does. Nothing is read ahead by polling here: a page that is read and not taken would count for one way and not for
-the other. `efo` does read ahead: of 64 shards that always have more it holds an event each, the plain loop one in all, and
-in a short run the first use of that memory is a good part of its CPU time.
+`ratio` is the median of the CPU times of ten pairs (two in a quick run), each of a run of this way and one of the plain
+loop right beside it. `instructions` are those for each record as valgrind counts them, of a long run less those of a short
+one; they hardly depend on what else the machine does. Nothing is read ahead by polling here: a page that is read and not
+taken would count for one way and not for the other.
 
 Not run: the same against the real service, which takes an account, and against the Java KCL.
 ";
@@ -112,8 +115,9 @@ Not run: the same against the real service, which takes an account, and against 
 const ABOUT_RATES: &str = "
 ## Records that arrive at a rate
 
-Records of 1 KB are written to one shard of the embedded Kinesis for ten virtual minutes, 30,000 at most (a tenth of that
-in a quick run), and read by one reader. Latencies are from put to delivery in virtual time: they show the pace of the
+Records are written to the embedded Kinesis for ten virtual minutes, 30,000 or 100 MB at most (a tenth of that in a quick
+run), and read by one reader for each shard: records of 1 KB in one shard where the row names the rate only, else those that
+it names, in so many shards. Latencies are from put to delivery in virtual time: they show the pace of the
 reads and nothing else; polling waits 1 s between reads at the tip (`idle_interval`), the plain loop 200 ms, and the
 embedded Kinesis pushes a record at once, which the real service does not. CPU time is that of the whole process, writer and
 service included; `none` has no reader, so it says what those take alone.
@@ -143,6 +147,7 @@ const WITH_LATENCIES: &[(&str, &str, usize)] = &[
 pub(super) fn run(workspace: &Workspace, quick: bool) -> Result<()> {
     let mut command = bench(workspace, "kinesis-consumer", &[], quick);
     eprintln!("$ {}", process::shown(&command));
+    let began = Instant::now();
     let text = process::capture(&mut command)?;
     let rows: Vec<Value> = text
         .lines()
@@ -154,17 +159,28 @@ pub(super) fn run(workspace: &Workspace, quick: bool) -> Result<()> {
     }
     let path = workspace.root().join(REPORT);
     fs::create_dir_all(path.parent().context("the report lies in a folder")?)?;
-    fs::write(&path, report(&rows, &machine::describe(), quick))
+    fs::write(&path, report(&rows, &machine::describe(), quick, began.elapsed()))
         .with_context(|| format!("writing {REPORT}"))?;
     for plot in &PLOTS {
         let path = path.with_file_name(plot.file);
         fs::write(&path, drawing(&rows, plot)).with_context(|| format!("writing {}", path.display()))?;
     }
-    let over = over_limit(&rows, "instructions_ratio");
-    if over.is_empty() {
-        return Ok(());
+    judge(&rows, quick)
+}
+
+/// Fails where the limit is not kept. Of a quick run two short pairs say nothing about CPU time.
+fn judge(rows: &[Value], quick: bool) -> Result<()> {
+    let mut problems = Vec::new();
+    for (what, ratio) in [("instructions", "instructions_ratio"), ("CPU time", "ratio")] {
+        let over = over_limit(rows, ratio);
+        if !rows.iter().any(|row| row[ratio].is_number()) {
+            problems.push(format!("{what} were not measured (is valgrind installed?)"));
+        } else if !over.is_empty() && (ratio != "ratio" || !quick) {
+            problems
+                .push(format!("more than {LIMIT} times the {what} of the plain loop: {}", over.join(", ")));
+        }
     }
-    bail!("more than {LIMIT} times the instructions of the plain loop: {}", over.join(", "))
+    if problems.is_empty() { Ok(()) } else { bail!("{}", problems.join("; ")) }
 }
 
 /// The rows that take more than allowed, by this ratio.
@@ -208,12 +224,12 @@ fn table(out: &mut String, rows: &[&Value], columns: &[(&str, &str, usize)]) {
     }
 }
 
-fn report(rows: &[Value], machine: &str, quick: bool) -> String {
+fn report(rows: &[Value], machine: &str, quick: bool, took: Duration) -> String {
     let mut out = INTRODUCTION.to_owned();
     let kind = if quick { "A quick run" } else { "A full run" };
-    let _ = writeln!(out, "\n{kind} on: {machine}.\n");
+    let _ = writeln!(out, "\n{kind} of {} s, building included, on: {machine}.\n", took.as_secs());
     let (arriving, canned): (Vec<&Value>, Vec<&Value>) =
-        rows.iter().partition(|row| name(row).contains(RATE));
+        rows.iter().partition(|row| row["offered_records_per_s"].is_number());
     table(&mut out, &canned, WITH_INSTRUCTIONS);
     let _ = writeln!(
         out,
@@ -225,6 +241,7 @@ fn report(rows: &[Value], machine: &str, quick: bool) -> String {
         "The same limit of CPU time, on which a busy machine has a say, {}.",
         verdict(rows, "ratio")
     );
+    out.push_str(&about_decoder(rows));
     if !arriving.is_empty() {
         out.push_str(ABOUT_RATES);
         table(&mut out, &arriving, WITH_LATENCIES);
@@ -234,6 +251,25 @@ fn report(rows: &[Value], machine: &str, quick: bool) -> String {
         let _ = writeln!(out, "\n![{}]({})", plot.title, plot.file);
     }
     out
+}
+
+/// What the decoder of its own brings, beside what it was made for.
+fn about_decoder(rows: &[Value]) -> String {
+    let of = |kept: bool| -> Vec<String> {
+        let judged = rows.iter().filter(|row| name(row).starts_with("poll_fast_"));
+        let ratio = |row: &Value| row["ratio"].as_f64().map(|ratio| (name(row).to_owned(), ratio));
+        let judged = judged.filter_map(ratio).filter(|(_, ratio)| (*ratio <= DECODER_GOAL) == kept);
+        judged.map(|(name, ratio)| format!("{name} ({ratio:.2})")).collect()
+    };
+    let list = |names: Vec<String>| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    format!(
+        "\nThe decoder of `poll_fast` was made to halve the CPU time of the plain loop. Rows that do: {}. Rows that do \
+         not: {}. It takes the body of an answer in an interceptor, before the SDK's codec has seen it, and hands the SDK an \
+         empty page: a codec of one's own would have to read every other operation as well. Subscriptions have no such \
+         decoder: their events come through the SDK's event stream, which nothing can step into.\n",
+        list(of(true)),
+        list(of(false)),
+    )
 }
 
 /// What came of the limit.
@@ -252,6 +288,8 @@ mod tests {
 
     use super::*;
 
+    const TOOK: Duration = Duration::from_secs(141);
+
     /// S-242, S-243, S-244, S-245, S-247: the page has a row for each way to read, with and without a poll period, says
     /// where the limit does not hold, and what was not run: the real service and the Java KCL.
     #[test]
@@ -263,17 +301,17 @@ mod tests {
             json!({ "name": "efo_100b_1", "instructions_ratio": 1.06, "ratio": 1.07 }),
         ];
         assert_eq!(over_limit(&rows, "instructions_ratio"), ["poll_1kb_8", "efo_100b_1"]);
-        let text = report(&rows, "a machine", true);
-        assert!(text.contains("A quick run on: a machine."));
+        let text = report(&rows, "a machine", true, TOOK);
+        assert!(text.contains("A quick run of 141 s, building included, on: a machine."));
         assert!(text.contains("plain loop is not kept by poll_1kb_8, efo_100b_1, of 3 rows.\n"), "{text}");
         assert!(text.contains("has a say, is not kept by efo_100b_1, of 2 rows.\n"), "{text}");
         assert!(text.contains("| `poll_1kb_1` |  |  | 2.10 |  |  | 1.050 |  |\n"), "{text}");
         assert!(text.contains("Not run: the same against the real service") && text.contains("the Java KCL"));
         assert!(!text.contains(ABOUT_RATES));
         rows.truncate(2);
-        assert!(report(&rows, "a machine", false).contains("plain loop is kept by all 1 rows.\n"));
+        assert!(report(&rows, "a machine", false, TOOK).contains("plain loop is kept by all 1 rows.\n"));
         rows.truncate(1);
-        assert!(report(&rows, "a machine", false).contains("was not judged"));
+        assert!(report(&rows, "a machine", false, TOOK).contains("was not judged"));
     }
 
     /// S-242: records that arrive at a rate have a table of their own, with their latencies.
@@ -286,10 +324,37 @@ mod tests {
                 "cpu_s_per_gib": 31.0, "peak_mib": 20.4, "p50_ms": 0, "p99_ms": 12,
             }),
         ];
-        let text = report(&rows, "a machine", false);
+        let text = report(&rows, "a machine", false, TOOK);
         let (canned, arriving) = text.split_once(ABOUT_RATES).unwrap();
         assert!(canned.contains("| `efo_1kb_1` |") && !canned.contains("rate_10"), "{text}");
         assert!(arriving.contains("| `efo_rate_10` | 10 | 10.0 | 0.010 | 31.00 | 20 | 0 | 12 |\n"), "{text}");
+    }
+
+    /// A full run fails by CPU time, too, and no run passes whose instructions nobody counted.
+    #[test]
+    fn what_is_over_the_limit_or_not_measured_fails() {
+        let row = |instructions: Option<f64>, ratio: f64| {
+            [json!({ "name": "efo_1kb_64", "instructions_ratio": instructions, "ratio": ratio })]
+        };
+        let said = |rows: &[Value], quick| judge(rows, quick).map_err(|error| error.to_string());
+        assert_eq!(said(&row(Some(1.05), 1.05), false), Ok(()));
+        assert_eq!(said(&row(Some(1.05), 1.2), true), Ok(()));
+        let over = said(&row(Some(1.05), 1.2), false).unwrap_err();
+        assert_eq!(over, "more than 1.05 times the CPU time of the plain loop: efo_1kb_64");
+        assert!(said(&row(Some(1.06), 1.0), true).unwrap_err().contains("instructions of the plain loop"));
+        assert!(said(&row(None, 1.0), true).unwrap_err().contains("instructions were not measured"));
+    }
+
+    /// What the decoder was made for stands beside what it brings.
+    #[test]
+    fn the_decoder_is_measured_by_its_goal() {
+        let row = |name: &str, ratio: f64| json!({ "name": name, "ratio": ratio });
+        let rows = [row("poll_fast_100b_1", 0.61), row("poll_fast_1kb_1", 0.5), row("poll_1kb_1", 1.0)];
+        let text = report(&rows, "a machine", false, TOOK);
+        assert!(
+            text.contains("Rows that do: poll_fast_1kb_1 (0.50). Rows that do not: poll_fast_100b_1 (0.61).")
+        );
+        assert!(report(&rows[..1], "a machine", false, TOOK).contains("Rows that do: none."));
     }
 
     /// S-242: a line for each way to read.

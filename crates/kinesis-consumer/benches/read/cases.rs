@@ -3,6 +3,9 @@
 use std::time::{Duration, Instant};
 
 use aws_sdk_kinesis::Client;
+use aws_sdk_kinesis::primitives::event_stream::EventReceiver;
+use aws_sdk_kinesis::types::builders::StartingPositionBuilder;
+use aws_sdk_kinesis::types::error::SubscribeToShardEventStreamError;
 use aws_sdk_kinesis::types::{
     Record, ShardIteratorType, StartingPosition, SubscribeToShardEventStream as PlainEvent,
 };
@@ -129,15 +132,24 @@ async fn next_records(reader: &mut impl ShardReader) -> Option<Sum> {
     }
 }
 
+/// Subscribes to a shard as whoever has only the SDK does.
+pub(crate) async fn subscribe(
+    client: &Client,
+    consumer: &str,
+    number: usize,
+    start: StartingPositionBuilder,
+) -> EventReceiver<PlainEvent, SubscribeToShardEventStreamError> {
+    let request = client.subscribe_to_shard().consumer_arn(consumer).shard_id(shard(number).shard().as_str());
+    let answer = request.starting_position(start.build().expect("it has a type")).send().await;
+    answer.expect("it answers").event_stream
+}
+
 /// Reads these shards to their ends in a plain loop, one after the other.
 async fn read_sdk_efo(client: Client, shards: Vec<usize>) -> Sum {
     let mut sum = (0, 0);
     for number in shards {
-        let start = StartingPosition::builder().r#type(ShardIteratorType::TrimHorizon).build();
-        let request = client.subscribe_to_shard().consumer_arn(CONSUMER);
-        let request = request.shard_id(shard(number).shard().as_str());
-        let answer = request.starting_position(start.expect("it has a type")).send().await;
-        let mut events = answer.expect("it answers").event_stream;
+        let start = StartingPosition::builder().r#type(ShardIteratorType::TrimHorizon);
+        let mut events = subscribe(&client, CONSUMER, number, start).await;
         while let Some(event) = events.recv().await.expect("nothing is broken") {
             let PlainEvent::SubscribeToShardEvent(event) = event else { continue };
             add(&mut sum, plain_sum(&event.records));

@@ -34,9 +34,9 @@ fn main() {
             let case = cases::case(way, size(bytes), count(shards) as usize, count(mib) as usize);
             println!("{}", runtime().block_on(case));
         }
-        ["--rate", way, rate, share] => {
-            let case = rates::case(path(way), count(rate).into(), count(share).into());
-            println!("{}", runtime().block_on(case));
+        ["--rate", way, number, share] => {
+            let arriving = rates::RATES[count(number) as usize];
+            println!("{}", runtime().block_on(rates::case(path(way), arriving, count(share).into())));
         }
         words if words.contains(&"--rows") => rows::print(words.contains(&"--quick")),
         // `cargo test --benches` and `cargo bench` alone: nothing that takes long.

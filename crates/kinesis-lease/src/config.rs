@@ -58,9 +58,9 @@ pub enum Balance {
     ///
     /// A lease weighs one third by itself and two thirds by its load, in units of the average lease. A lease is asked for
     /// when that brings the two workers clearly closer to each other
-    /// ([`LeaseConfig::LEAST_GAIN`], [`LeaseConfig::LOAD_BAND`], [`LeaseConfig::LEAST_LOAD`]). As long as a worker of the
-    /// application holds leases and stores no load of any, leases are shared by their number alone. Not with
-    /// [`Coordination::KclCompatible`].
+    /// ([`LeaseConfig::LEAST_GAIN`], [`LeaseConfig::LOAD_BAND`], [`LeaseConfig::LOAD_DOUBT`],
+    /// [`LeaseConfig::LEAST_LOAD`]). As long as a worker of the application holds leases and stores no load of any, leases
+    /// are shared by their number alone. Not with [`Coordination::KclCompatible`].
     Load,
 }
 
@@ -178,6 +178,13 @@ impl LeaseConfig {
     /// differ by less than this part of the average worker's. A worker with two leases more that is heavier by less than
     /// this is asked only once the loads of both are measured since they last got a lease.
     pub const LOAD_BAND: f64 = 0.2;
+
+    /// With [`Balance::Load`]: how far off the load of a lease may be that is measured for one
+    /// [`heartbeat_interval`](Self::heartbeat_interval), as a part of it; over a [`load_window`](Self::load_window) that is
+    /// less, by the root of the number of intervals in it. Nothing is asked for while two workers differ by less than what
+    /// such errors of all their leases come to: that part of the root of the sum of the squares of what the leases weigh
+    /// because of their loads.
+    pub const LOAD_DOUBT: f64 = 0.8;
 
     /// With [`Balance::Load`]: no lease is asked for that would leave more than this part of the difference the other way
     /// round.
@@ -324,6 +331,11 @@ impl LeaseConfig {
         self.expiry.mul_f64(Self::BELIEF)
     }
 
+    /// How far off a load may be, as a part of it.
+    pub(crate) fn load_doubt(&self) -> f64 {
+        Self::LOAD_DOUBT * self.heartbeat_interval.div_duration_f64(self.load_window).sqrt()
+    }
+
     /// Checks the settings and their combinations.
     ///
     /// # Errors
@@ -364,7 +376,7 @@ impl LeaseConfig {
             return Err(ConfigError::new("max_leases", "must be at least 1"));
         }
         if let Some(coordination) = self.coordination {
-            self.check_balance(coordination)?;
+            self.check_coordination(coordination)?;
         }
         if self.balance == Balance::Load && self.load_window < self.heartbeat_interval * 2 {
             let problem = "must be at least two heartbeat intervals: loads are stored with heartbeats";
@@ -372,11 +384,6 @@ impl LeaseConfig {
         }
         if self.max_leases_to_steal == 0 {
             return Err(ConfigError::new("max_leases_to_steal", "must be at least 1"));
-        }
-        if self.worker_heartbeat && self.coordination == Some(Coordination::KclCompatible) {
-            let problem =
-                "does not go together with coordination = kcl_compatible: the KCL knows no rows of workers";
-            return Err(ConfigError::new("worker_heartbeat", problem));
         }
         if self.publish_worker_metrics && self.regime_interval > PUBLISHED_FOR / 2 {
             let problem =
@@ -386,12 +393,20 @@ impl LeaseConfig {
         Ok(())
     }
 
-    /// Workers of the KCL know of numbers only.
-    pub(crate) fn check_balance(&self, coordination: Coordination) -> Result<(), ConfigError> {
-        if self.balance == Balance::Load && coordination == Coordination::KclCompatible {
+    /// What does not go together with how leases are shared, whether that is set or what the table needs.
+    pub(crate) fn check_coordination(&self, coordination: Coordination) -> Result<(), ConfigError> {
+        if coordination != Coordination::KclCompatible {
+            return Ok(());
+        }
+        if self.balance == Balance::Load {
             let problem = "load does not go together with coordination = kcl_compatible, which shares leases by their \
                            number as the KCL does; set balance = count, or use a table without the KCL";
             return Err(ConfigError::new("balance", problem));
+        }
+        if self.worker_heartbeat {
+            let problem = "does not go together with coordination = kcl_compatible, because the KCL takes each row for a \
+                           lease; leave worker_heartbeat out, or use a table without the KCL";
+            return Err(ConfigError::new("worker_heartbeat", problem));
         }
         Ok(())
     }

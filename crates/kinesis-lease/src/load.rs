@@ -79,8 +79,9 @@ impl Average {
     fn measure(&mut self, now: Instant, window: Duration) -> Option<f64> {
         let passed = now.saturating_duration_since(self.since);
         if !passed.is_zero() {
-            self.since = now;
+            // The first report is of the time before it, too.
             let spent = self.meter.take()?;
+            self.since = now;
             let kept = (-passed.as_secs_f64() * STAGES as f64 / window.as_secs_f64()).exp();
             let mut input = Stage { sum: spent.as_secs_f64() / passed.as_secs_f64(), weight: 1.0 };
             for stage in &mut self.stages {
@@ -190,6 +191,18 @@ mod tests {
             let load = after(Some(0.5), seconds, piece).unwrap();
             assert!((0.475..=0.525).contains(&load), "{load} after {seconds} s");
         }
+    }
+
+    #[test]
+    fn the_first_report_is_of_all_the_time_before_it() {
+        let passed = std::cell::Cell::new(0);
+        let piece = |meter: &Meter| {
+            passed.set(passed.get() + 1);
+            if passed.get() == 30 {
+                meter.add(Duration::from_secs(15), 0, 0);
+            }
+        };
+        assert_eq!(after(None, 30, piece), Some(0.5));
     }
 
     #[test]

@@ -10,7 +10,8 @@ use super::boot::{Parts, Stage, start_error};
 use super::calls::{Calls, Failure, limited};
 use super::now;
 use crate::{
-    ConfigError, Coordination, LeaseWarning, Regime, RegimeProbe, RegimeSighting, StartError, TableTenants,
+    ConfigError, Coordination, LeaseConfig, LeaseWarning, Regime, RegimeProbe, RegimeSighting, StartError,
+    TableTenants,
 };
 
 /// The probe makes some calls one after the other.
@@ -56,10 +57,8 @@ pub(super) async fn look_around(
     let limit = calls.timeout * CALLS;
     let tenants = calls.tenants(&probe, parts.seed).await.map_err(start_error)?;
     let coordination = settle(setting, &tenants)?;
-    if parts.config.worker_heartbeat {
-        may_beat(coordination, &tenants)?;
-    }
-    parts.config.check_balance(coordination)?;
+    parts.config.check_coordination(coordination)?;
+    check_beat(&parts.config, &tenants)?;
     tracing::info!(%coordination, reason = tenants.kcl_lease, "how leases are shared");
     if !tenants.shared {
         return Ok((coordination, None));
@@ -101,16 +100,14 @@ fn settle(setting: Option<Coordination>, tenants: &TableTenants) -> Stage<Coordi
     }
 }
 
-/// Whether the table may have rows of workers: a worker of the KCL would take them for leases.
-fn may_beat(coordination: Coordination, tenants: &TableTenants) -> Stage<()> {
-    let problem = if coordination == Coordination::KclCompatible {
-        "does not go together with coordination = kcl_compatible, which this table needs: leave worker_heartbeat out"
-    } else if tenants.shared {
-        "needs a table in this library's own layout, with coordination = native: workers of the KCL could use this one"
-    } else {
-        return Ok(());
-    };
-    Err(ConfigError::new("worker_heartbeat", problem).into())
+/// Whether the table may have rows of workers: one of the KCL that joins later would take them for leases.
+fn check_beat(config: &LeaseConfig, tenants: &TableTenants) -> Stage<()> {
+    if config.worker_heartbeat && tenants.shared {
+        let problem = "needs a table in this library's own layout, with coordination = native: workers of the KCL could \
+                       use this one";
+        return Err(ConfigError::new("worker_heartbeat", problem).into());
+    }
+    Ok(())
 }
 
 impl RegimeWatch {
@@ -208,17 +205,17 @@ mod tests {
     /// Rows of workers are only made where no worker of the KCL takes them for leases; both settings are named.
     #[test]
     fn workers_have_rows_in_tables_of_our_own_only() {
-        let said = |coordination, tenants: &TableTenants| {
-            may_beat(coordination, tenants).map_err(|error| error.to_string())
+        let said = |beats, tenants: &TableTenants| {
+            let config = LeaseConfig::default().worker_heartbeat(beats);
+            check_beat(&config, tenants).map_err(|error| error.to_string())
         };
-        assert_eq!(said(Coordination::Native, &TableTenants::default()), Ok(()));
-        for (coordination, named) in [
-            (Coordination::Native, "coordination = native"),
-            (Coordination::KclCompatible, "coordination = kcl_compatible"),
-        ] {
-            let refused = said(coordination, &shared(None)).unwrap_err();
-            assert!(refused.contains("worker_heartbeat") && refused.contains(named), "{refused}");
-        }
+        assert_eq!(said(true, &TableTenants::default()), Ok(()));
+        assert_eq!(said(false, &shared(None)), Ok(()));
+        let refused = said(true, &shared(None)).unwrap_err();
+        assert!(
+            refused.contains("worker_heartbeat") && refused.contains("coordination = native"),
+            "{refused}"
+        );
     }
 
     fn shared(kcl_lease: Option<&str>) -> TableTenants {

@@ -1,7 +1,8 @@
 //! What each lease weighs where leases are shared by their load, and which one to ask for then.
 //!
-//! Weights are in units of the average lease. While loads stay as they are, each move lowers the sum of the squares of
-//! all workers' weights by at least `2 × LEAST_GAIN`; so there are only so many moves, and no lease goes back.
+//! Weights are in units of the average lease. While stored loads stay as they are, each move lowers the sum of the squares
+//! of all workers' weights by at least `2 × LEAST_GAIN`; so there are only so many moves, and no lease goes back. Stored loads
+//! are measures: what may be an error of theirs moves nothing.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -42,11 +43,19 @@ impl Scale {
         Self { mean, unit: mean.max(LeaseConfig::LEAST_LOAD) }
     }
 
-    /// The weight of a lease; one without a load is an average one.
+    /// What a lease weighs because of its load; one without a load is an average one.
+    fn of_load(&self, row: &Lease) -> f64 {
+        let load = load::of_row(row).filter(|_| !mutant::is_on(Mutant::LoadUnseen)).unwrap_or(self.mean);
+        (1.0 - FLOOR) * load / self.unit / self.average()
+    }
+
     fn weight(&self, row: &Lease) -> f64 {
-        let of = |load: f64| FLOOR + (1.0 - FLOOR) * load / self.unit;
-        let load = load::of_row(row).filter(|_| !mutant::is_on(Mutant::LoadUnseen));
-        of(load.unwrap_or(self.mean)) / of(self.mean)
+        FLOOR / self.average() + self.of_load(row)
+    }
+
+    /// The weight of the average lease, before that is made the unit.
+    fn average(&self) -> f64 {
+        FLOOR + (1.0 - FLOOR) * self.mean / self.unit
     }
 }
 
@@ -92,9 +101,13 @@ impl Machine {
             leases.iter().filter_map(row_of).map(|row| scale.weight(row)).sum()
         };
         let workers = others().count() + 1;
+        // Errors of measures that know nothing of each other add up as squares do.
+        let squares_of = |leases: &[LeaseKey]| -> f64 {
+            leases.iter().filter_map(row_of).map(|row| scale.of_load(row).powi(2)).sum()
+        };
         let share = all.count() as f64 / workers as f64;
         let band = LeaseConfig::LOAD_BAND * share;
-        let mine = weight_of(&spread.mine);
+        let (mine, my_squares) = (weight_of(&spread.mine), squares_of(&spread.mine));
         let lighter = others().filter(|(_, leases)| weight_of(leases) < share).count() + 1;
         let unmeasured = self.unmeasured(now);
         // Those who could ask for a lease because of the loads do so one after the other, or they would take too many.
@@ -104,9 +117,11 @@ impl Machine {
             let difference = weight_of(leases) - mine;
             let has_more = leases.len() >= spread.mine.len() + 2;
             // Small differences between loads of which some are not measured since they moved may be none.
+            let doubt = self.config.load_doubt() * (my_squares + squares_of(leases)).sqrt();
             let is_plain = has_more && difference >= band.max(TWO_MORE);
             let may_ask = is_plain || (our_turn && !unmeasured.contains(owner));
-            if !may_ask || difference < if has_more { band.min(TWO_MORE) } else { band } {
+            let least = if has_more { band.min(TWO_MORE) } else { band };
+            if !may_ask || difference < least.max(doubt) {
                 continue;
             }
             for key in

@@ -109,12 +109,17 @@ impl Fleet {
             self.workers.iter().map(|(number, worker)| (*number, held(worker))).collect();
         let share = runnable.len() as f64 / all.len().max(1) as f64;
         let band = LeaseConfig::LOAD_BAND * share;
+        let floor = 1.0 / average;
+        let squares =
+            |held: &BTreeMap<u32, f64>| held.values().map(|weight| (weight - floor).powi(2)).sum::<f64>();
+        let doubt = self.settings.config.load_doubt();
         for (heavy, theirs) in &all {
             for (light, ours) in all.iter().filter(|(number, _)| self.has_room(*number)) {
                 let difference = theirs.values().sum::<f64>() - ours.values().sum::<f64>();
+                let least = band.max(doubt * (squares(theirs) + squares(ours)).sqrt());
                 let worth = |(_, weight): &(&u32, &f64)| {
                     let gain = **weight * (difference - **weight);
-                    difference >= 1.5 * band
+                    difference >= 1.5 * least
                         && gain >= 2.0 * LeaseConfig::LEAST_GAIN
                         && **weight <= difference / 2.0
                 };

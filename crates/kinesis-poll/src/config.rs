@@ -50,11 +50,14 @@ pub struct PollConfig {
     /// is decoded, a third more than its payloads.
     ///
     /// A read counts as much as its reader's last page, 64 KiB at the least, until its answer tells; one of a reader that
-    /// had no records yet counts as the largest page that there is, 12.5 MiB, so that with the default ten shards at a
-    /// time begin. What does not fit waits its turn. The total is exceeded in two cases only. A reader that holds nothing
-    /// while its caller waits is never kept waiting by callers of others: one such page at a time comes on top. And
-    /// where pages turn out larger than the last ones of their readers, as in a burst at the tip, each read under way
-    /// may bring one page (12.5 MiB) instead of what it counted; the next reads wait until that is taken.
+    /// had no records yet counts as the largest page that there is, 12.5 MiB. So with the default ten shards at a time
+    /// begin; a process that reads thousands of shards begins faster with more. What does not fit waits its turn; what is
+    /// larger than the total is read when nothing else is held.
+    ///
+    /// Apart from that, the total is exceeded in two cases. A reader that holds nothing while its caller waits is never
+    /// kept waiting by callers of others: one such page at a time comes on top. And where pages turn out larger than the
+    /// last ones of their readers, as in a burst at the tip, each read under way may bring one page (12.5 MiB) instead of
+    /// what it counted; the next reads wait until that is taken.
     ///
     /// How much one reader may hold is the `buffer_bytes` of [`OpenShard`](kinesis_core::source::OpenShard).
     pub total_buffer_bytes: u64,

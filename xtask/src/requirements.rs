@@ -16,6 +16,9 @@ use crate::workspace::Workspace;
 
 const FILE: &str = "docs/requirements.md";
 
+/// Its tables end with a column of tests.
+const TRAPS: &str = "docs/sdk-traps.md";
+
 /// Each kind of number and how many there are.
 const KINDS: &[(char, usize, usize)] = &[('S', 248, 3), ('R', 13, 2), ('D', 7, 2), ('F', 46, 2)];
 
@@ -45,9 +48,10 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<()> {
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     let tests = annotations::tests(workspace)?;
     let entries = parse(&workspace.read(FILE)?)?;
-    let faults = faults(&entries, &tests, |path| workspace.exists(path));
+    let mut faults = faults(&entries, &tests, |path| workspace.exists(path));
+    faults.extend(trap_faults(&workspace.read(TRAPS)?, &tests));
     if !faults.is_empty() {
-        bail!("{FILE}: {} faults\n  {}", faults.len(), faults.join("\n  "));
+        bail!("{FILE}, {TRAPS}: {} faults\n  {}", faults.len(), faults.join("\n  "));
     }
     let count = |later: bool| entries.iter().filter(|entry| entry.is_later() == later).count();
     println!("requirements: {} are met, {} are to come", count(false), count(true));
@@ -186,6 +190,22 @@ fn target_fault(target: &str, tests: &BTreeSet<&str>, exists: impl Fn(&str) -> b
     }
 }
 
+/// The tests that the last column of a table names and that do not exist; a row without any.
+fn trap_faults(document: &str, tests: &[Test]) -> Vec<String> {
+    let mut faults = Vec::new();
+    let rows = document.lines().filter(|line| line.starts_with("| "));
+    let last_cells = rows.filter_map(|row| row.trim_end().strip_suffix(" |")?.rsplit_once(" | "));
+    for (_, cell) in last_cells.filter(|(_, cell)| !["tests", "---"].contains(cell)) {
+        let names: Vec<&str> = cell.split('`').skip(1).step_by(2).collect();
+        if names.is_empty() {
+            faults.push(format!("no test in `{cell}`"));
+        }
+        let unknown = names.iter().filter(|name| !tests.iter().any(|test| test.name == **name));
+        faults.extend(unknown.map(|name| format!("no such test: {name}")));
+    }
+    faults
+}
+
 /// The document with its tests replaced by those that name each number.
 ///
 /// Paths, reasons and what is to come stay: they are somebody's judgement.
@@ -301,6 +321,14 @@ mod tests {
             faults_of(&complete(), &[test("t", &["S-999"])]),
             ["a.rs:7: `t` names the unknown number S-999"]
         );
+    }
+
+    #[test]
+    fn the_tests_of_a_table_must_exist() {
+        let document =
+            "| a | tests |\n| --- | --- |\n| `b` | `there`, `gone` |\n| `there` | none |\ntext `x`\n";
+        let faults = trap_faults(document, &[test("there", &[])]);
+        assert_eq!(faults, ["no such test: gone", "no test in `none`"]);
     }
 
     #[test]

@@ -13,6 +13,15 @@ const MAX_LINES: usize = 600;
 /// A line, or the one above it, with this word says why debug output is harmless there.
 const DEBUG_OK: &str = "debug-ok: ";
 
+/// The same for a duration that has no name.
+const DURATION_OK: &str = "duration-ok: ";
+
+/// Ways to write a duration, each followed by the rest of its name and its numbers.
+const DURATIONS: &[&str] = &["Duration::from_", "Duration::new"];
+
+/// Files and folders whose durations are settings, limits of the service, or situations of tests.
+const DURATION_PLACES: &[&str] = &["/config.rs", "/limits.rs", "/conformance/", "/scenarios/", "/sim/"];
+
 const PRINTING: &[&str] = &["println!", "eprintln!", "print!", "eprint!", "dbg!"];
 
 /// Macros and remarks that mark unfinished work.
@@ -88,6 +97,8 @@ fn file_faults(file: &str, lines: &[Line]) -> Vec<(usize, String)> {
     let shipped = file.starts_with("crates/") && file.contains("/src/") && !source::is_test_file(file);
     let program = file.contains("/src/bin/") || file.ends_with("/main.rs");
     let debug_impls = source::items(lines, is_debug_impl);
+    let named = source::items(lines, names_values);
+    let anonymous = shipped && !program && !DURATION_PLACES.iter().any(|place| file.contains(place));
     let mut above = "";
     for (index, line) in lines.iter().enumerate() {
         let mut fault = |text: &str| faults.push((index + 1, text.to_owned()));
@@ -103,6 +114,10 @@ fn file_faults(file: &str, lines: &[Line]) -> Vec<(usize, String)> {
         let excused = debug_impls[index] || above.contains(DEBUG_OK) || line.comment.contains(DEBUG_OK);
         if shipped && !line.test && !excused && (debug_format(&line.text) || debug_field(&line.code)) {
             fault("debug output may hold payloads: use Display, or say `// debug-ok: why`");
+        }
+        let excused = named[index] || above.contains(DURATION_OK) || line.comment.contains(DURATION_OK);
+        if anonymous && !line.test && !excused && literal_duration(&line.code) {
+            fault("a duration is a setting, or a constant with a name: or say `// duration-ok: why`");
         }
         above = &line.comment;
     }
@@ -129,6 +144,27 @@ fn prints(code: &str) -> bool {
 fn is_debug_impl(code: &str) -> bool {
     let code = code.trim_start();
     code.starts_with("impl") && (code.contains(" Debug for ") || code.contains("fmt::Debug for "))
+}
+
+/// The place where values get a name, or defaults that the settings document.
+fn names_values(code: &str) -> bool {
+    let mut words = source::words(code).skip_while(|word| ["pub", "crate", "super"].contains(word));
+    match (words.next(), words.next()) {
+        (Some("const"), next) => next != Some("fn"),
+        (Some("static"), _) => true,
+        (Some("impl"), _) => code.contains(" Default for "),
+        _ => false,
+    }
+}
+
+/// Whether the code makes a duration of a number that stands there.
+fn literal_duration(code: &str) -> bool {
+    DURATIONS.iter().any(|way| {
+        code.match_indices(way).any(|(at, _)| {
+            let rest = code[at + way.len()..].trim_start_matches(|c: char| c.is_alphanumeric() || c == '_');
+            rest.trim_start_matches('(').starts_with(|c: char| c.is_ascii_digit())
+        })
+    })
 }
 
 /// `{:?}`, `{name:#?}` and the like in a string.
@@ -223,6 +259,33 @@ mod tests {
         }
         assert_eq!(faults_of(LIBRARY, "impl fmt::Debug for A {\n  f!(\"{:?}\", e)\n}"), []);
         assert_eq!(faults_of(LIBRARY, "// debug-ok: an enum of ours\nf!(\"{:?}\", e)"), []);
+    }
+
+    /// S-113, S-114: durations of a library are settings or have a name that explains them.
+    #[test]
+    fn durations_have_a_name() {
+        for code in [
+            "sleep(Duration::from_millis(10))",
+            "time::Duration::from_secs_f64(0.5)",
+            "Duration::new(5, 0)",
+            "pub const fn wait() -> Duration {\n  Duration::from_secs(1)\n}",
+        ] {
+            assert_eq!(faults_of(LIBRARY, code).len(), 1, "{code}");
+            assert_eq!(faults_of(LIBRARY, &format!("#[cfg(test)]\nmod t {{\n{code}\n}}")), [], "{code}");
+            for place in ["crates/a/src/config.rs", "crates/a/tests/b.rs", "crates/a/src/sim/b.rs"] {
+                assert_eq!(faults_of(place, code), [], "{place}: {code}");
+            }
+        }
+        for code in [
+            "const A: Duration = Duration::from_secs(1);",
+            "pub(crate) const A: Delays =\n    Delays::new(Duration::from_secs(1), Duration::from_secs(2));",
+            "impl Default for A {\n  fn default() -> Self {\n    Self(Duration::from_secs(1))\n  }\n}",
+            "// duration-ok: a fault\nf(Duration::from_secs(1))",
+            "Duration::from_secs(seconds)",
+            "Duration::from_millis(u64::from(n) * 2)",
+        ] {
+            assert_eq!(faults_of(LIBRARY, code), [], "{code}");
+        }
     }
 
     #[test]

@@ -7,6 +7,10 @@ use async_trait::async_trait;
 
 use crate::{BoxError, HashKeyRange, SequenceNumber, ShardId, StreamRef, Timestamp};
 
+/// How long a stream keeps its records unless it is told otherwise
+/// (<https://docs.aws.amazon.com/streams/latest/dev/kinesis-extended-retention.html>).
+const DEFAULT_RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// What is known of a shard.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -90,13 +94,7 @@ impl StreamDescription {
     /// A readable stream with the service's default retention of 24 hours.
     #[must_use]
     pub fn new(open_shards: u32) -> Self {
-        Self {
-            arn: None,
-            created_at: None,
-            readable: true,
-            open_shards,
-            retention: Duration::from_secs(24 * 60 * 60),
-        }
+        Self { arn: None, created_at: None, readable: true, open_shards, retention: DEFAULT_RETENTION }
     }
 }
 

@@ -1,17 +1,18 @@
 //! Whether a reader may read on although its caller has not asked: pure.
 
 use crate::budget::Need;
-use crate::limits::MAX_BYTES_PER_READ;
+use crate::limits::{MAX_BYTES_PER_READ, MAX_RECORDS_PER_READ};
 use crate::machine::Page;
-
-/// What a page is expected to have before the first one was read.
-const FIRST_PAGE_BYTES: u64 = 1024 * 1024;
 
 /// The least that a page is expected to have: a shard may begin to fill at any time.
 const LEAST_PAGE_BYTES: u64 = 64 * 1024;
 
 /// What a record takes besides its payload: its numbers, its key, its place in the page.
 const RECORD_BYTES: u64 = 256;
+
+/// The most that a page can have, and what is expected before one with records was read: a reader that begins far
+/// behind finds full pages.
+const MOST_PAGE_BYTES: u64 = MAX_BYTES_PER_READ + MAX_RECORDS_PER_READ as u64 * RECORD_BYTES;
 
 /// What a reader holds for its caller.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -34,7 +35,7 @@ pub(crate) struct ReadAhead {
 
 impl ReadAhead {
     pub(crate) fn new(limit: u64) -> Self {
-        Self { limit, expected: FIRST_PAGE_BYTES, caught_up: false }
+        Self { limit, expected: MOST_PAGE_BYTES, caught_up: false }
     }
 
     /// How many bytes the next page will have, by the last one.
@@ -45,13 +46,15 @@ impl ReadAhead {
     /// Whether the next page may be read, and why; `None`: not before the caller took something.
     ///
     /// One page, however large, is read ahead. More are only while reading is behind, as far as they fit: at the tip the
-    /// next page can come when this one was taken, and a caller that takes nothing causes no requests.
+    /// next page can come when this one was taken, and a caller that takes nothing causes no requests. Events without
+    /// records hold no page back.
     pub(crate) fn may_read(&self, held: Held) -> Option<Need> {
         match held {
             Held { events: 0, wanted: true, .. } => Some(Need::Demand),
             Held { events: 0, .. } => (self.limit > 0).then_some(Need::Ahead),
             Held { bytes, .. } => {
-                (!self.caught_up && bytes.saturating_add(self.expected) <= self.limit).then_some(Need::Ahead)
+                let fits = bytes == 0 || bytes.saturating_add(self.expected) <= self.limit;
+                (self.limit > 0 && !self.caught_up && fits).then_some(Need::Ahead)
             }
         }
     }
@@ -59,8 +62,11 @@ impl ReadAhead {
     /// Takes note of a page; returns its bytes.
     pub(crate) fn learn(&mut self, page: &Page) -> u64 {
         let bytes: u64 = page.records.iter().map(|record| record.data.len() as u64 + RECORD_BYTES).sum();
-        self.expected = bytes.clamp(LEAST_PAGE_BYTES, MAX_BYTES_PER_READ);
         self.caught_up = page.is_caught_up();
+        // An empty page on the way to the tip says nothing about the next one.
+        if self.caught_up || bytes > 0 {
+            self.expected = bytes.clamp(LEAST_PAGE_BYTES, MOST_PAGE_BYTES);
+        }
         bytes
     }
 }
@@ -90,6 +96,10 @@ mod tests {
         }
     }
 
+    fn page_without_records(behind_ms: u64) -> Page {
+        Page { records: Vec::new(), ..page(RECORD_BYTES, behind_ms) }
+    }
+
     #[test]
     fn while_behind_pages_are_read_ahead_as_far_as_they_fit() {
         let mut ahead = ReadAhead::new(10 * MIB);
@@ -98,6 +108,7 @@ mod tests {
         assert_eq!(ahead.may_read(held(0, 0, false)), Some(Need::Ahead));
         assert_eq!(ahead.may_read(held(1, 7 * MIB, false)), Some(Need::Ahead));
         assert_eq!(ahead.may_read(held(2, 7 * MIB + 1, false)), None);
+        assert_eq!(ahead.may_read(held(1, 0, false)), Some(Need::Ahead), "an event without records");
     }
 
     #[test]
@@ -122,18 +133,23 @@ mod tests {
         let ahead = ReadAhead::new(0);
         assert_eq!(ahead.may_read(held(0, 0, true)), Some(Need::Demand));
         assert_eq!(ahead.may_read(held(0, 0, false)), None);
+        assert_eq!(ahead.may_read(held(1, 0, false)), None);
     }
 
     #[test]
     fn a_page_is_expected_to_be_like_the_last_one_within_bounds() {
         let mut ahead = ReadAhead::new(MIB);
-        assert_eq!(ahead.expected(), MIB);
+        let most = 10 * MIB + 10_000 * 256;
+        assert_eq!(ahead.expected(), most);
+        assert_eq!(ahead.learn(&page_without_records(5)), 0);
+        assert_eq!(ahead.expected(), most, "an empty page while behind says nothing");
         ahead.learn(&page(300, 5));
         assert_eq!(ahead.expected(), 64 * 1024);
         ahead.learn(&page(2 * MIB, 5));
         assert_eq!(ahead.expected(), 2 * MIB);
-        ahead.learn(&page(12 * MIB, 5));
-        assert_eq!(ahead.expected(), 10 * MIB);
-        assert_eq!(ahead.learn(&Page::default()), 0);
+        ahead.learn(&page(13 * MIB, 5));
+        assert_eq!(ahead.expected(), most);
+        ahead.learn(&page_without_records(0));
+        assert_eq!(ahead.expected(), 64 * 1024);
     }
 }

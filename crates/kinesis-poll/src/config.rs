@@ -46,10 +46,20 @@ pub struct PollConfig {
     /// The most records of one GetRecords, from 1 to 10,000; default 10,000.
     pub max_records: u32,
     /// How many bytes all readers of a source together may hold ahead of their callers; default 128 MiB, at least 1. It
-    /// counts payloads and 256 bytes a record. A page that is expected to exceed what is left waits its turn; a reader
-    /// that holds nothing while its caller waits is never kept waiting by callers of others: one such page at a time
-    /// may exceed the total. How much one reader may hold is the `buffer_bytes` of
-    /// [`OpenShard`](kinesis_core::source::OpenShard).
+    /// counts payloads and 256 bytes a record, also of reads under way; the text of an answer is there besides until it
+    /// is decoded, a third more than its payloads.
+    ///
+    /// A read counts as much as its reader's last page, 64 KiB at the least, until its answer tells; one of a reader that
+    /// had no records yet counts as the largest page that there is, 12.5 MiB. So with the default ten shards at a time
+    /// begin; a process that reads thousands of shards begins faster with more. What does not fit waits its turn; what is
+    /// larger than the total is read when nothing else is held.
+    ///
+    /// Apart from that, the total is exceeded in two cases. A reader that holds nothing while its caller waits is never
+    /// kept waiting by callers of others: one such page at a time comes on top. And where pages turn out larger than the
+    /// last ones of their readers, as in a burst at the tip, each read under way may bring one page (12.5 MiB) instead of
+    /// what it counted; the next reads wait until that is taken.
+    ///
+    /// How much one reader may hold is the `buffer_bytes` of [`OpenShard`](kinesis_core::source::OpenShard).
     pub total_buffer_bytes: u64,
     /// The longest that one call may take, its answer's body included; default 30 s.
     #[cfg_attr(feature = "serde", serde(with = "humantime_serde"))]

@@ -7,7 +7,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use kinesis_producer::{FailureKind, Producer, RecordErrorKind, StreamRef};
-use kinesis_testkit::{Fault, Operation, TestKinesis};
+use kinesis_testkit::{Fault, Operation, Outcome, TestKinesis, scenarios};
 use support::*;
 
 /// S-153, F-32: only refused records are repeated, and every record is stored exactly once.
@@ -59,6 +59,22 @@ async fn a_failed_call_is_repeated_whole() {
         assert!((100..=200).contains(&times[1]) && (200..=400).contains(&(times[2] - times[1])), "{times:?}");
         assert_eq!(stored(&kinesis).len(), 3);
     }
+}
+
+/// F-24: connections that close under calls fail no record: each call is repeated over a fresh one.
+#[tokio::test(start_paused = true)]
+async fn connections_that_close_fail_no_record() {
+    let kinesis = service(4);
+    scenarios::retired_connections(&kinesis);
+    kinesis.faults().on(Operation::PutRecords).every(7).always().inject(Fault::Disconnect);
+    let producer = producer(&kinesis);
+    for _ in 0..60 {
+        assert!(producer.put_batch(records(20)).await.unwrap().iter().all(Result::is_ok));
+    }
+    let calls = kinesis.calls_of(Operation::PutRecords);
+    let cut = calls.iter().filter(|call| call.outcome == Outcome::Disconnected).count();
+    assert!(cut >= 8, "{cut} of {} calls were cut", calls.len());
+    assert_eq!(copies(&kinesis).into_values().collect::<Vec<_>>(), [60; 20], "none was stored and then cut");
 }
 
 /// Delivery is at least once: a call whose answer is lost is repeated, though its records are stored.

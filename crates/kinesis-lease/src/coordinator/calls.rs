@@ -21,6 +21,9 @@ const CREATE_BATCH: usize = 100;
 /// Tries of a call of a discovery; a discovery that fails is repeated by its owner.
 const TRIES: u32 = 5;
 
+/// The delays between these tries.
+const RETRY: BackoffConfig = BackoffConfig::new(Duration::from_millis(200), Duration::from_secs(2));
+
 pub(super) type Failure = Arc<StoreError>;
 
 /// The store of the lease task.
@@ -191,7 +194,7 @@ impl Calls {
 }
 
 fn backoff(seed: u64) -> Backoff {
-    Backoff::new(BackoffConfig::new(Duration::from_millis(200), Duration::from_secs(2)), seed)
+    Backoff::new(RETRY, seed)
 }
 
 /// Waits before the next try, or gives up.

@@ -54,6 +54,7 @@ impl Seen {
     pub(super) fn new(row: Lease, now: Instant, told_at: Option<Instant>) -> Self {
         let hand_over_since = row.checkpoint_owner.is_some().then_some(now);
         let since = if mutant::is_on(Mutant::FirstSightExpired) {
+            // duration-ok: a fault for the simulation to find
             now.checked_sub(Duration::from_secs(60)).unwrap_or(now)
         } else {
             now

@@ -34,6 +34,9 @@ pub struct PostgresStoreBuilder {
     hints: bool,
 }
 
+/// The server counts in milliseconds, and 0 would be no limit.
+const MIN_LOCK_TIMEOUT: Duration = Duration::from_millis(1);
+
 /// Longer times are mistakes.
 const MAX_LOCK_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 
@@ -146,7 +149,7 @@ impl PostgresStoreBuilder {
     /// # Errors
     /// [`StoreError::Misconfigured`] when a setting cannot be used.
     pub fn pool(self, pool: PgPool) -> Result<PostgresStore, StoreError> {
-        if self.lock_timeout < Duration::from_millis(1) || self.lock_timeout > MAX_LOCK_TIMEOUT {
+        if self.lock_timeout < MIN_LOCK_TIMEOUT || self.lock_timeout > MAX_LOCK_TIMEOUT {
             return Err(StoreError::misconfigured("lock_timeout must be between 1 ms and an hour", None));
         }
         let settings = Settings { pooler: self.pooler, lock_timeout: self.lock_timeout, hints: self.hints };

@@ -38,6 +38,9 @@ pub enum Durability {
 /// The delays between tries to open a file that others open at the same time.
 const OPEN_RETRY: BackoffConfig = BackoffConfig::new(Duration::from_millis(10), Duration::from_millis(200));
 
+/// The default of [`SqliteStoreBuilder::busy_timeout`].
+const DEFAULT_BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// How an SQLite store is opened.
 #[derive(Debug, Clone)]
 pub struct SqliteStoreBuilder {
@@ -153,7 +156,7 @@ impl SqliteStore {
         SqliteStoreBuilder {
             path: path.as_ref().to_owned(),
             table: Self::DEFAULT_TABLE.to_owned(),
-            busy_timeout: Duration::from_secs(10),
+            busy_timeout: DEFAULT_BUSY_TIMEOUT,
             durability: Durability::default(),
         }
     }

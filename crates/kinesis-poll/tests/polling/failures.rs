@@ -1,13 +1,24 @@
 //! Calls that fail, hang, or are cut.
 
 use std::error::Error as _;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::support::*;
-use kinesis_core::StartPosition;
+use aws_sdk_kinesis::Client;
+use aws_sdk_kinesis::config::interceptors::BeforeDeserializationInterceptorContextMut;
+use aws_sdk_kinesis::config::retry::{RetryConfig, RetryPartition};
+use aws_sdk_kinesis::config::{Config, ConfigBag, Intercept, RuntimeComponents};
+use aws_sdk_kinesis::types::ShardIteratorType;
+use aws_smithy_types::body::SdkBody;
+use bytes::Bytes;
 use kinesis_core::source::{OpenShard, ShardReader, SourceError, SourceEvent};
-use kinesis_poll::PollConfig;
-use kinesis_testkit::{Fault, Operation, Outcome};
+use kinesis_core::{BoxError, StartPosition};
+use kinesis_poll::{PollConfig, PollSource};
+use kinesis_testkit::{Fault, Operation, Outcome, scenarios};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -39,6 +50,76 @@ async fn the_default_limit_of_a_call_is_thirty_seconds() {
     read(&mut reader, 1).await;
     let spacing = spacing(&kinesis);
     assert!(30 * SECOND <= spacing[0] && spacing[0] <= 30 * SECOND + 301 * MS, "{spacing:?}");
+}
+
+/// A body that begins and then neither goes on nor ends.
+struct Stalled(Option<Bytes>);
+
+impl http_body::Body for Stalled {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<http_body::Frame<Bytes>, BoxError>>> {
+        self.0.take().map_or(Poll::Pending, |bytes| Poll::Ready(Some(Ok(http_body::Frame::data(bytes)))))
+    }
+}
+
+/// Of the answers of GetRecords, lets every third stall in its body: after the first half of it, or before any of it.
+#[derive(Debug, Clone, Default)]
+struct Stalling(Arc<AtomicUsize>);
+
+impl Intercept for Stalling {
+    fn name(&self) -> &'static str {
+        "Stalling"
+    }
+
+    fn modify_before_deserialization(
+        &self,
+        context: &mut BeforeDeserializationInterceptorContextMut<'_>,
+        _: &RuntimeComponents,
+        _: &mut ConfigBag,
+    ) -> Result<(), BoxError> {
+        let body = context.response().body().bytes().unwrap_or_default();
+        if body.windows(18).any(|part| part == b"MillisBehindLatest") {
+            let half = Bytes::copy_from_slice(&body[..body.len() / 2]);
+            let stalled = match self.0.fetch_add(1, Ordering::Relaxed) % 6 {
+                2 => Stalled(Some(half)),
+                5 => Stalled(None),
+                _ => return Ok(()),
+            };
+            *context.response_mut().body_mut() = SdkBody::from_body_1_x(stalled);
+        }
+        Ok(())
+    }
+}
+
+/// F-13: an answer that stalls after its headers ends with its attempt timeout too, whoever decodes it, and the same page
+/// is read again.
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_stalls_in_its_body_ends_with_its_timeout() {
+    let kinesis = service(1);
+    put(&kinesis, 0..40);
+    let stalling = |answers: &Stalling| {
+        Client::from_conf(kinesis.client().config().to_builder().interceptor(answers.clone()).build())
+    };
+    let config = PollConfig::default().attempt_timeout(2 * SECOND).max_records(4);
+    for decoder in 0..decoders(&kinesis.client(), config.clone()).len() {
+        kinesis.clear_calls();
+        let answers = Stalling::default();
+        let source = decoders(&stalling(&answers), config.clone()).swap_remove(decoder);
+        let mut reader = source.reader(OpenShard::new(shard(0), StartPosition::TrimHorizon));
+        let heard = read(&mut reader, 40).await;
+        assert_eq!((heard.payloads, heard.others.len()), (expected(0..40), 0));
+        let spacing = &spacing(&kinesis)[..13];
+        let late = 2 * SECOND + 150 * MS..=2 * SECOND + 301 * MS;
+        for (n, time) in spacing.iter().enumerate() {
+            assert!(if n % 3 == 2 { late.contains(time) } else { is_full_rate(time) }, "{spacing:?}");
+        }
+        assert_eq!(kinesis.calls(Operation::GetShardIterator), 1);
+    }
 }
 
 /// S-082, F-13: whatever a read fails with, the same page comes later, once.
@@ -92,6 +173,75 @@ async fn shards_throttled_together_come_back_apart() {
     assert_eq!(one[0], other[0]);
     let together = one[1..].iter().filter(|at| other.contains(at)).count();
     assert!(together < 5, "{together} times together");
+}
+
+/// F-25: 120 shards of one consumer are throttled for a minute. Each comes back by itself within a few seconds, nothing
+/// is lost, no shard is asked more often than its delays allow, and the SDK's allowance of retries, which it counts per
+/// process, is left to the caller's own calls: one that is throttled twice still has its third attempt.
+#[tokio::test(start_paused = true)]
+async fn many_throttled_shards_come_back_and_leave_the_callers_retries_alone() {
+    const SHARDS: usize = 120;
+    let minute = 60 * SECOND;
+    let kinesis = service(SHARDS);
+    kinesis.create_stream("calm", 1).unwrap();
+    for view in kinesis.shards(STREAM).unwrap() {
+        for n in 0..4 {
+            kinesis.put_at(STREAM, view.starting_hash_key, "key", n.to_string()).unwrap();
+        }
+    }
+    // The allowance has a name of its own, so that other tests of this process take nothing from it.
+    let standard = kinesis.sdk_config().into_builder().retry_config(RetryConfig::standard()).build();
+    let standard = Config::new(&standard).to_builder().retry_partition(RetryPartition::new("many-throttled"));
+    let callers = Client::from_conf(standard.build());
+    let source = PollSource::new(&callers, PollConfig::default().max_records(2)).unwrap().seed(1);
+    let open = |number| source.reader(OpenShard::new(shard(number), StartPosition::TrimHorizon));
+    let mut readers: Vec<_> = (0..SHARDS).map(open).collect();
+    for reader in &mut readers {
+        assert_eq!(read(reader, 2).await.payloads, expected(0..2));
+    }
+    kinesis.clear_calls();
+    scenarios::throttled_reads(&kinesis, STREAM, minute);
+    let began = tokio::time::Instant::now();
+    let reading = readers.iter_mut().map(|reader| async move { (read(reader, 2).await, began.elapsed()) });
+    let reading = futures_util::future::join_all(reading);
+    let callers_own = async {
+        tokio::time::sleep(minute / 2).await;
+        kinesis.faults().on(Operation::GetShardIterator).stream("calm").times(2).inject(Fault::Throttle);
+        let iterator = callers.get_shard_iterator().stream_name("calm").shard_id(SHARD);
+        iterator.shard_iterator_type(ShardIteratorType::TrimHorizon).send().await.unwrap();
+        let calls = kinesis.calls_of(Operation::GetShardIterator);
+        assert_eq!(calls.iter().filter(|call| call.stream.as_deref() == Some("calm")).count(), 3);
+    };
+    let (all, ()) = tokio::join!(reading, callers_own);
+    for (heard, took) in all {
+        assert_eq!(heard.payloads, expected(2..4));
+        assert!(minute <= took && took <= minute + 5 * SECOND, "{took:?}");
+    }
+    let calls = kinesis.calls_of(Operation::GetRecords);
+    for number in 0..SHARDS {
+        let id = shard(number).shard().to_string();
+        let calls = calls.iter().filter(|call| call.shard.as_deref() == Some(&id)).count();
+        assert!((13..=28).contains(&calls), "{calls} calls for shard {number}");
+    }
+}
+
+/// The retry mode of the caller's client does not reach the reads: in the adaptive one, a throttled call would slow the
+/// next ones down for seconds.
+#[tokio::test(start_paused = true)]
+async fn adaptive_retries_of_the_callers_client_slow_no_read() {
+    let read_with = async |retries: RetryConfig| {
+        let kinesis = service(1);
+        put(&kinesis, 0..40);
+        kinesis.faults().next(Operation::GetRecords, 2, Fault::Throttle);
+        let client = Client::new(&kinesis.sdk_config().into_builder().retry_config(retries).build());
+        let source = PollSource::new(&client, PollConfig::default().max_records(4)).unwrap().seed(1);
+        let mut reader = source.reader(OpenShard::new(shard(0), StartPosition::TrimHorizon));
+        assert_eq!(read(&mut reader, 40).await.payloads, expected(0..40));
+        spacing(&kinesis)
+    };
+    let without = read_with(RetryConfig::disabled()).await;
+    assert!(without[0] <= 301 * MS && without[1] <= 601 * MS, "{without:?}");
+    assert_eq!(read_with(RetryConfig::adaptive()).await, without);
 }
 
 /// S-081: a bounded run ends with the shard, the call and the number of attempts.
@@ -184,7 +334,7 @@ async fn an_unreachable_service_is_said_once() {
 #[tokio::test(start_paused = true)]
 async fn retired_connections_cost_no_record() {
     let kinesis = service(1);
-    kinesis_testkit::scenarios::retired_connections(&kinesis);
+    scenarios::retired_connections(&kinesis);
     put(&kinesis, 0..400);
     let mut reader = reader(&kinesis, StartPosition::TrimHorizon, PollConfig::default().max_records(2));
     let heard = read(&mut reader, 400).await;

@@ -11,4 +11,5 @@ mod positions;
 mod prefetch;
 mod reader;
 mod sharing;
+mod sockets;
 mod support;

@@ -75,25 +75,52 @@ async fn a_poll_period_is_the_least_spacing_of_reads() {
     assert_eq!(spacing(&kinesis), [7 * SECOND; 8]);
 }
 
-/// S-071, S-072, S-076, S-077: a caller that gets control back every second while the gate is shut keeps the period, hears
-/// nothing, and finds the delays after failures where they were.
+/// S-071, S-072, S-076, S-077: a caller that gets control back every 100 ms while the gate is shut keeps the period, hears
+/// nothing, and finds the delays after failures where they were; nothing is logged.
 #[tokio::test(start_paused = true)]
 async fn a_gate_waited_for_in_slices_keeps_its_period() {
     let kinesis = service(1);
-    let period = 10 * SECOND;
+    let captured = Captured::start();
+    let period = 2 * SECOND;
     let mut reader = reader(&kinesis, StartPosition::TrimHorizon, PollConfig::default().poll_period(period));
     let mut events = 0;
-    for _ in 0..100 {
-        events += usize::from(tokio::time::timeout(SECOND, reader.next()).await.is_ok());
+    for _ in 0..1_000 {
+        events += usize::from(tokio::time::timeout(100 * MS, reader.next()).await.is_ok());
     }
     assert_eq!(spacing(&kinesis), vec![period; events - 1]);
-    assert!((10..=11).contains(&events), "one event per poll: {events}");
-    // The delay is that of a first failure, and shorter than the period.
-    kinesis.faults().next(Operation::GetRecords, 1, Fault::Throttle);
+    assert!((47..=49).contains(&events), "one event per poll: {events}");
+    assert_eq!(captured.take(), [""; 0]);
+    // The delay is that of a first failure, and shorter than the period; that of a fifth would be longer.
+    kinesis.faults().next(Operation::GetRecords, 1, Fault::InternalFailure);
     let before = spacing(&kinesis).len();
-    read_for(&mut reader, 25 * SECOND).await;
+    read_for(&mut reader, 7 * SECOND).await;
     let spacing = spacing(&kinesis);
-    assert!(spacing.len() >= before + 2 && spacing.iter().all(|time| *time == period), "{spacing:?}");
+    assert!(spacing.len() >= before + 3 && spacing.iter().all(|time| *time == period), "{spacing:?}");
+    let lines = captured.take();
+    assert!(lines.len() == 1 && lines[0].contains("a call failed and is tried again"), "{lines:?}");
+}
+
+/// S-110, S-112: however long a shard was idle, a record is handed to a waiting caller the moment its page is read, and
+/// that is when the interval or the period says: no wait of a loop around the reads comes on top.
+#[tokio::test(start_paused = true)]
+async fn an_idle_shard_delays_no_record_beyond_its_next_read() {
+    let period = 3 * SECOND;
+    for (config, longest) in
+        [(PollConfig::default(), SECOND), (PollConfig::default().poll_period(period), period)]
+    {
+        let kinesis = service(1);
+        let mut reader = reader(&kinesis, StartPosition::TrimHorizon, config);
+        read_for(&mut reader, 62 * SECOND).await;
+        for n in 0..20 {
+            read_for(&mut reader, 3_700 * MS).await;
+            put(&kinesis, n..n + 1);
+            let began = tokio::time::Instant::now();
+            assert_eq!(read(&mut reader, 1).await.payloads, expected(n..n + 1));
+            assert!(began.elapsed() <= longest + MS, "{:?}", began.elapsed());
+            let read_at = *times(&kinesis, Operation::GetRecords).last().unwrap();
+            assert!(kinesis.clock().elapsed() - read_at <= MS, "handed out when it was read");
+        }
+    }
 }
 
 /// S-030: a read asks for 10,000 records unless told otherwise.

@@ -144,9 +144,11 @@ async fn an_aged_out_position_that_is_accepted_is_reported_as_a_gap() {
     assert_eq!(gaps(&heard), [(numbers[4].clone(), Some(numbers[105].clone()))]);
 }
 
-/// F-09, S-083: the service refuses the position; reading goes on at the oldest record and the gap is reported.
+/// F-09, S-083: the service refuses the position; reading goes on at the oldest record with one warning, and the gap is
+/// reported.
 #[tokio::test(start_paused = true)]
 async fn an_aged_out_position_that_is_refused_is_reported_as_a_gap() {
+    let captured = Captured::start();
     for start in [at, after] {
         let kinesis = service(1);
         let numbers = put(&kinesis, 0..110);
@@ -163,6 +165,13 @@ async fn an_aged_out_position_that_is_refused_is_reported_as_a_gap() {
             .collect();
         assert_eq!(kinds[1..], ["TRIM_HORIZON"]);
         assert_eq!(times(&kinesis, Operation::GetRecords)[0], Duration::ZERO, "without a delay");
+        let lines = captured.take();
+        let [warning] = &lines[..] else { panic!("one line: {lines:?}") };
+        assert!(
+            warning.contains("WARN") && warning.contains(SHARD) && warning.contains(&numbers[4]),
+            "{warning}"
+        );
+        assert!(warning.contains("the start position is refused; reading goes on at the oldest record"));
     }
 }
 

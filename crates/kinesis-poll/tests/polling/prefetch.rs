@@ -97,6 +97,55 @@ async fn a_page_larger_than_every_budget_is_read() {
     assert_eq!(read, (30, 30, 30));
 }
 
+/// F-38: shards that begin far behind find full pages at once. Before the first one a reader does not know that, and
+/// counts with the largest page: what is read and under way keeps within the budget, and one page on demand beyond it.
+#[tokio::test(start_paused = true)]
+async fn full_first_pages_of_many_shards_keep_within_the_budget() {
+    const SHARDS: usize = 8;
+    const RECORDS: usize = 10;
+    const BYTES: usize = KIB * KIB - 16;
+    /// The largest page that there is, and those of this test.
+    const MOST: usize = 10 * KIB * KIB + 10_000 * RECORD;
+    const PAGE: usize = RECORDS * (BYTES + RECORD);
+    let builder = TestKinesis::builder().without(Rule::WriteByteRate).without(Rule::ReadByteRate);
+    let kinesis = builder.build();
+    kinesis.create_stream(STREAM, SHARDS).unwrap();
+    let payload = Bytes::from(vec![b'x'; BYTES]);
+    for view in kinesis.shards(STREAM).unwrap() {
+        for _ in 0..RECORDS {
+            kinesis.put_at(STREAM, view.starting_hash_key, "key", payload.clone()).unwrap();
+        }
+    }
+    kinesis.faults().on(Operation::GetRecords).always().inject(Fault::LateReply(300 * MS));
+    let budget = 2 * MOST;
+    let source = source(&kinesis, PollConfig::default().total_buffer_bytes(budget as u64));
+    let mut readers: Vec<_> = (0..SHARDS).map(|number| source.reader(open(number))).collect();
+    // All callers ask, and then none takes anything.
+    for reader in &mut readers {
+        assert!(tokio::time::timeout(Duration::ZERO, reader.next()).await.is_err());
+    }
+    tokio::time::sleep(100 * MS).await;
+    assert_eq!(kinesis.calls(Operation::GetRecords), 2 + 1, "two fit, and one is on demand");
+    tokio::time::sleep(60 * SECOND).await;
+    assert_eq!(kinesis.calls(Operation::GetRecords), 2 + 1);
+    let mut taken = 0;
+    for reader in &mut readers {
+        let mut records = 0;
+        while records < RECORDS {
+            if let SourceEvent::Records(batch) = reader.next().await.unwrap() {
+                records += batch.records.len();
+            }
+            // A page counts from when it was asked for; what was read at the tip behind it has no records.
+            let asked = kinesis.calls_of(Operation::GetRecords);
+            let firsts: std::collections::BTreeSet<_> = asked.iter().map(|call| call.shard.clone()).collect();
+            let held = firsts.len() * PAGE - taken;
+            assert!(held <= budget + MOST, "{held} bytes are held");
+        }
+        assert_eq!(records, RECORDS);
+        taken += PAGE;
+    }
+}
+
 /// All readers of a source share one budget: those that read ahead stop when it is used up, whoever they are.
 #[tokio::test(start_paused = true)]
 async fn readers_share_one_budget() {

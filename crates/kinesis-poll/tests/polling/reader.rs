@@ -1,11 +1,13 @@
 //! What a caller of a reader may count on: cancel safety, back-pressure, ends; the stream; the settings.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::support::*;
 use futures_util::StreamExt as _;
 use futures_util::stream::FusedStream as _;
 use kinesis_core::StartPosition;
+use kinesis_core::aws::{ClientSource, Purpose};
 use kinesis_core::source::{OpenShard, ShardReader, ShardSource, SourceEvent};
 use kinesis_poll::{PollConfig, PollSource, PollStream};
 use kinesis_testkit::{Fault, Operation};
@@ -49,6 +51,29 @@ async fn closing_a_reader_ends_its_call() {
     assert_eq!(began.elapsed(), Duration::ZERO);
     tokio::time::sleep(60 * SECOND).await;
     assert_eq!(kinesis.calls(Operation::GetRecords), 1);
+}
+
+/// Polling asks for clients of one purpose, which its calls share with no subscription and no control call: over HTTP/2
+/// each of those could hold up the others.
+#[tokio::test(start_paused = true)]
+async fn polling_uses_a_client_of_its_own() {
+    let kinesis = service(2);
+    put(&kinesis, 0..20);
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let (log, client) = (Arc::clone(&asked), kinesis.client());
+    let clients = ClientSource::from_fn(move |purpose| {
+        log.lock().unwrap().push(purpose);
+        client.clone()
+    });
+    let source = PollSource::new(clients, PollConfig::default()).unwrap();
+    kinesis.faults().on(Operation::GetRecords).every(3).times(4).inject(Fault::ExpireIterator);
+    let read = |number: usize| {
+        let mut reader = source.reader(OpenShard::new(shard(number), StartPosition::TrimHorizon));
+        async move { read_for(&mut reader, 60 * SECOND).await.payloads.len() }
+    };
+    let (one, other) = tokio::join!(read(0), read(1));
+    assert_eq!(one + other, 20);
+    assert_eq!(*asked.lock().unwrap(), [Purpose::Read]);
 }
 
 /// The stream yields the reader's events and ends after the end of the shard.

@@ -1,7 +1,9 @@
 //! A service with one stream, and ways to read it.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use aws_sdk_kinesis::Client;
 use kinesis_core::source::{OpenShard, ShardReader, SourceError, SourceEvent};
 use kinesis_core::{ShardRef, StartPosition};
 use kinesis_poll::{PollConfig, PollReader, PollSource};
@@ -25,6 +27,16 @@ pub(crate) fn shard(number: usize) -> ShardRef {
 
 pub(crate) fn source(kinesis: &TestKinesis, config: PollConfig) -> PollSource {
     PollSource::new(kinesis.client(), config).unwrap().seed(1)
+}
+
+/// A source for each decoder that there is.
+pub(crate) fn decoders(client: &Client, config: PollConfig) -> Vec<PollSource> {
+    let source = PollSource::new(client, config).unwrap().seed(1);
+    vec![
+        #[cfg(feature = "fast-decode")]
+        source.clone().fast_decode(),
+        source,
+    ]
 }
 
 /// A reader of the first shard.
@@ -114,4 +126,50 @@ pub(crate) fn is_full_rate(time: &Duration) -> bool {
 
 pub(crate) fn is_refused(call: &Call) -> bool {
     matches!(call.outcome, Outcome::Refused { .. })
+}
+
+/// What this crate logs on this thread, at every level.
+pub(crate) struct Captured {
+    text: Lines,
+    _guard: tracing::subscriber::DefaultGuard,
+}
+
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Captured {
+    pub(crate) fn start() -> Self {
+        const OURS: &str = "kinesis_poll=trace";
+        // Without a lasting subscriber, threads of other tests may switch a log line off for all.
+        static LASTING: std::sync::Once = std::sync::Once::new();
+        LASTING.call_once(|| {
+            let everything = tracing_subscriber::fmt().with_env_filter(OURS).with_writer(std::io::sink);
+            let _ = tracing::subscriber::set_global_default(everything.finish());
+        });
+        let text = Lines::default();
+        let writer = text.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_env_filter(OURS)
+            .with_ansi(false)
+            .with_writer(move || writer.clone())
+            .finish();
+        Self { text, _guard: tracing::subscriber::set_default(subscriber) }
+    }
+
+    /// The lines since the last call.
+    pub(crate) fn take(&self) -> Vec<String> {
+        let text = String::from_utf8(std::mem::take(&mut *self.text.0.lock().unwrap())).unwrap();
+        text.lines().map(str::to_owned).collect()
+    }
 }

@@ -1,9 +1,14 @@
 //! A token bucket: one second's worth of tokens, refilled steadily, exact in integers.
 
+use std::time::Duration;
+
 use crate::clock::Moment;
 
 /// Parts of a token that the bucket counts in: with nanoseconds as time, no rounding ever happens.
 const PARTS: i128 = 1_000_000_000;
+
+/// More of a refill is not computed: it fills any bucket, and so the product stays small.
+const LONGEST_REFILL: Duration = Duration::from_secs(24 * 60 * 60);
 
 #[derive(Debug, Clone)]
 pub(crate) struct TokenBucket {
@@ -50,8 +55,7 @@ impl TokenBucket {
 
     fn refill(&mut self, now: Moment) {
         let full = i128::from(self.rate) * PARTS;
-        // At most a day's refill is computed, far more than fills any bucket; so the product stays small.
-        let nanos = now.since(self.at).min(std::time::Duration::from_secs(86_400)).as_nanos();
+        let nanos = now.since(self.at).min(LONGEST_REFILL).as_nanos();
         let gained = i128::from(self.rate) * i128::try_from(nanos).unwrap_or(i128::MAX);
         self.level = (self.level + gained).min(full);
         self.at = self.at.max(now);

@@ -348,7 +348,8 @@ fn iterators_that_keep_expiring_are_replaced_with_growing_delays() {
     assert!(run.at() > 40 * 2_500 * MS, "50 expiries in {:?}", run.at());
 }
 
-/// F-08: the tip is the one that was first asked for, whatever fails before the first record.
+/// F-08, R-12: the tip is the one that was first asked for, whatever fails before the first record: by the service's clock,
+/// less the margin.
 #[test]
 fn a_start_at_the_tip_is_pinned_to_its_first_asking() {
     // The first iterator expires before it brought a record.

@@ -84,6 +84,8 @@ pub struct StreamDescription {
     pub open_shards: u32,
     /// How long records are kept.
     pub retention: Duration,
+    /// The service's own time when it said this, if it did; [`server_time`](ShardDirectory::server_time) needs no call then.
+    pub described_at: Option<Timestamp>,
 }
 
 impl StreamDescription {
@@ -96,6 +98,7 @@ impl StreamDescription {
             readable: true,
             open_shards,
             retention: Duration::from_secs(24 * 60 * 60),
+            described_at: None,
         }
     }
 }

@@ -93,12 +93,15 @@ impl Made<'_> {
         #[allow(unused_mut, reason = "without the feature nothing is put in")]
         let mut source: Option<Arc<dyn ShardSource>> = None;
         #[cfg(feature = "poll")]
-        source.replace(Arc::new(crate::FallbackSource::new(
-            self.clients,
-            self.efo()?,
-            self.polling()?,
-            self.config.fallback.clone(),
-        )?));
+        source.replace(Arc::new(
+            crate::FallbackSource::new(
+                self.clients,
+                self.efo()?,
+                self.polling()?,
+                self.config.fallback.clone(),
+            )?
+            .seed(self.seed),
+        ));
         source.ok_or_else(|| missing("the read mode falls back to polling; enable the feature `poll`"))
     }
 }

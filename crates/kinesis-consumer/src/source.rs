@@ -77,6 +77,8 @@ impl Made<'_> {
         let source = PollSource::new(self.clients, self.config.poll.clone())?
             .metrics(Arc::clone(self.metrics))
             .seed(self.seed);
+        #[cfg(feature = "fast-decode")]
+        let source = if self.config.fast_decode { source.fast_decode() } else { source };
         Ok(if self.config.shard_metrics { source } else { source.without_shard_label() })
     }
 

@@ -314,6 +314,8 @@ impl<D> ConsumerBuilder<D> {
         fallback: FallbackConfig;
         #[cfg(feature = "poll")]
         poll: PollConfig;
+        #[cfg(feature = "fast-decode")]
+        fast_decode: bool;
     }
 
     /// Reads with enhanced fan-out: records are pushed, with 2 MB/s of each shard for this application alone.

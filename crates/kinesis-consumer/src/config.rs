@@ -199,6 +199,12 @@ pub struct ConsumerConfig {
     #[cfg(feature = "poll")]
     #[cfg_attr(docsrs, doc(cfg(feature = "poll")))]
     pub poll: PollConfig,
+    /// Whether polled pages are decoded without the SDK's JSON scanner, which takes most of the time of a read; what comes
+    /// out is the same. Default off: the records of a page share one buffer then, so who keeps one of them keeps its whole
+    /// page. Without effect where nothing is polled.
+    #[cfg(feature = "fast-decode")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "fast-decode")))]
+    pub fast_decode: bool,
 }
 
 /// Longer times are mistakes, and sums of them would overflow.
@@ -246,6 +252,8 @@ impl Default for ConsumerConfig {
             fallback: FallbackConfig::default(),
             #[cfg(feature = "poll")]
             poll: PollConfig::default(),
+            #[cfg(feature = "fast-decode")]
+            fast_decode: false,
         }
     }
 }
@@ -409,7 +417,11 @@ mod tests {
             fallback,
             #[cfg(feature = "poll")]
             poll,
+            #[cfg(feature = "fast-decode")]
+            fast_decode,
         } = ConsumerConfig::default();
+        #[cfg(feature = "fast-decode")]
+        assert!(!fast_decode);
         assert_eq!(start_position, StartPosition::TrimHorizon);
         assert_eq!((max_batch_records, checkpoint_limit), (10_000, 1_024));
         assert_eq!(checkpoints, Checkpoints::Automatic);

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use kinesis_core::aws::{ClientSource, KinesisDirectory};
+use kinesis_core::backoff::{Backoff, BackoffConfig};
 use kinesis_core::directory::{DirectoryError, ShardDirectory as _};
-use kinesis_core::source::{OpenShard, ShardReader, ShardSource, SourceError, SourceEvent};
+use kinesis_core::source::{OpenShard, ShardReader, ShardSource, SourceError, SourceEvent, Tip};
 use kinesis_core::{SequenceNumber, StartPosition, Timestamp, error_chain};
 use kinesis_efo::{EfoSource, RegistrationError};
 use kinesis_poll::PollSource;
@@ -15,6 +16,10 @@ use tokio::time::Instant;
 
 use crate::ConfigError;
 use crate::config::MAX_DURATION;
+
+/// Tries come later by up to this part of their interval: workers that started together must not all look for the
+/// consumer, and register it, at the same moment.
+const RETRY_JITTER: f64 = 0.25;
 
 /// The settings of a [`FallbackSource`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,7 +34,8 @@ pub struct FallbackConfig {
     /// takes some seconds to become active.
     #[cfg_attr(feature = "serde", serde(with = "humantime_serde"))]
     pub patience: Duration,
-    /// How often a shard that is polled tries enhanced fan-out again; default 5 min, longer than 0.
+    /// How often a shard that is polled tries enhanced fan-out again; default 5 min, longer than 0. Each time up to a
+    /// quarter is added at random.
     #[cfg_attr(feature = "serde", serde(with = "humantime_serde"))]
     pub retry_interval: Duration,
 }
@@ -84,11 +90,12 @@ pub struct FallbackSource {
     poll: PollSource,
     directory: KinesisDirectory,
     config: FallbackConfig,
+    seed: Option<u64>,
 }
 
 impl FallbackSource {
     /// Reads with the first source, falling back to the second. `clients` tells the service's time, for a start at the
-    /// tip.
+    /// tip; a refusal tells it, too.
     ///
     /// # Errors
     /// [`ConfigError`] when [`FallbackConfig::validate`] refuses the settings.
@@ -99,13 +106,29 @@ impl FallbackSource {
         config: FallbackConfig,
     ) -> Result<Self, ConfigError> {
         config.validate()?;
-        Ok(Self { efo, poll, directory: KinesisDirectory::new(clients), config })
+        Ok(Self { efo, poll, directory: KinesisDirectory::new(clients), config, seed: None })
+    }
+
+    /// Makes the jitter of delays repeatable, for tests; shards differ all the same. Default: random.
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
     }
 }
 
 impl ShardSource for FallbackSource {
     fn open(&self, request: OpenShard) -> Box<dyn ShardReader> {
+        let mut random = self.seed.map_or_else(fastrand::Rng::new, |seed| {
+            let shard = request.shard.shard().as_str();
+            let mix = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+            fastrand::Rng::with_seed(shard.bytes().fold(seed, mix))
+        });
+        let poll = self.poll.config();
         Box::new(FallbackReader {
+            tip: Tip::new(poll.latest_margin),
+            pinning: Backoff::new(BackoffConfig::new(poll.backoff_initial, poll.backoff_max), random.u64(..)),
+            random,
             source: self.clone(),
             request,
             last: None,
@@ -123,10 +146,15 @@ type Search = Pending<Result<(), RegistrationError>>;
 struct FallbackReader {
     source: FallbackSource,
     request: OpenShard,
+    /// Where a start at the tip starts.
+    tip: Tip,
+    /// The delays between askings for the service's time.
+    pinning: Backoff,
+    random: fastrand::Rng,
     /// The last record that was handed out.
     last: Option<SequenceNumber>,
     state: State,
-    /// Polling was announced, and no subscription brought anything since.
+    /// Trouble was announced, and nothing came since that shows that it is over.
     degraded: bool,
     outbox: VecDeque<SourceEvent>,
 }
@@ -164,6 +192,15 @@ enum Outcome {
 }
 
 impl FallbackReader {
+    /// Asks for the service's time after `delay`.
+    fn pin(&mut self, delay: Duration) {
+        let (directory, stream) = (self.source.directory.clone(), self.request.shard.stream().clone());
+        self.state = State::Pinning(Box::pin(async move {
+            tokio::time::sleep(delay).await;
+            directory.server_time(&stream).await
+        }));
+    }
+
     fn search(&self) -> Search {
         let (efo, stream) = (self.source.efo.clone(), self.request.shard.stream().clone());
         Box::pin(async move { efo.register(std::slice::from_ref(&stream)).await.map(drop) })
@@ -178,8 +215,9 @@ impl FallbackReader {
         request
     }
 
-    fn retry_at(&self) -> Instant {
-        Instant::now() + self.source.config.retry_interval
+    fn retry_at(&mut self) -> Instant {
+        let jitter = 1.0 + self.random.f64() * RETRY_JITTER;
+        Instant::now() + self.source.config.retry_interval.mul_f64(jitter)
     }
 
     fn wait_for_consumer(&mut self) {
@@ -196,24 +234,40 @@ impl FallbackReader {
         self.state = State::Subscribed(self.source.efo.open(self.request()));
     }
 
-    fn announce(&mut self, why: &str) {
+    fn announce(&mut self, what: &str, why: &str) {
         if !std::mem::replace(&mut self.degraded, true) {
-            let reason = format!("enhanced fan-out is not available, polling meanwhile: {why}");
-            self.outbox.push_back(SourceEvent::Degraded { reason });
+            self.outbox.push_back(SourceEvent::Degraded { reason: format!("{what}: {why}") });
         }
+    }
+
+    fn announce_polling(&mut self, why: &str) {
+        self.announce("enhanced fan-out is not available, polling meanwhile", why);
     }
 
     /// Takes what came of a state; what is to be handed out.
     fn take(&mut self, outcome: Outcome) -> Option<Result<SourceEvent, SourceError>> {
         match (std::mem::replace(&mut self.state, State::Over), outcome) {
             (State::Pinning(_), Outcome::Pinned(Ok(time))) => {
-                let timestamp = time.minus(self.source.poll.config().latest_margin);
-                self.request.start = StartPosition::AtTimestamp { timestamp };
+                let now = Instant::now().into_std();
+                self.tip.learn_time(now, Some(time));
+                self.request.start = self.tip.start(now);
+                if std::mem::take(&mut self.degraded) {
+                    self.outbox.push_back(SourceEvent::Recovered);
+                }
                 self.wait_for_consumer();
             }
-            (State::Pinning(_), Outcome::Pinned(Err(error))) => {
+            (State::Pinning(_), Outcome::Pinned(Err(error @ DirectoryError::StreamNotFound { .. }))) => {
                 let shard = self.request.shard.clone();
-                return Some(Err(SourceError::exhausted(shard, "DescribeStreamSummary", 1, error)));
+                return Some(Err(SourceError::not_found(shard, "DescribeStreamSummary", error)));
+            }
+            // Only the time of the first asking is the tip that was asked for, so this reader has to stay.
+            (State::Pinning(_), Outcome::Pinned(Err(error))) => {
+                self.announce(
+                    "the time of a start at the tip is not known, asking again",
+                    &error_chain(&error),
+                );
+                let delay = self.pinning.next_delay();
+                self.pin(delay);
             }
             (State::Waiting { .. }, Outcome::Found(Ok(()))) | (State::ToEfo(_), Outcome::Closed) => {
                 self.subscribe();
@@ -222,15 +276,15 @@ impl FallbackReader {
                 if !error.is_retryable() {
                     return Some(Err(error.into_source_error(self.request.shard.clone())));
                 }
-                self.announce(&error_chain(&error));
+                self.announce_polling(&error_chain(&error));
                 self.poll(None);
             }
             (State::Waiting { search, .. }, Outcome::Due) => {
-                self.announce("the consumer is not active yet");
+                self.announce_polling("the consumer is not active yet");
                 self.poll(Some(search));
             }
             (State::Subscribed(reader), Outcome::Event(Err(error))) if error.is_retryable() => {
-                self.announce(&error_chain(&error));
+                self.announce_polling(&error_chain(&error));
                 self.state = State::ToPoll(reader.close());
             }
             (State::Polling { reader, .. }, Outcome::Found(Ok(()))) => {
@@ -290,10 +344,8 @@ impl ShardReader for FallbackReader {
             }
             let outcome = match &mut self.state {
                 State::New if self.request.start == StartPosition::Latest => {
-                    let (directory, stream) =
-                        (self.source.directory.clone(), self.request.shard.stream().clone());
-                    self.state =
-                        State::Pinning(Box::pin(async move { directory.server_time(&stream).await }));
+                    self.tip.start(Instant::now().into_std());
+                    self.pin(Duration::ZERO);
                     continue;
                 }
                 State::New => {

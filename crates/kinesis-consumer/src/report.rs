@@ -58,6 +58,9 @@ pub struct ShardReport {
     pub stored: Option<Position>,
     /// How many records were handed out and not finished; they come again.
     pub unfinished: usize,
+    /// Whether every reader of this tenure closed within [`close_timeout`](crate::ConsumerConfig::close_timeout). One that
+    /// did not was dropped: the service may keep what it had open for a while, and refuse a new reader meanwhile.
+    pub reader_closed: bool,
 }
 
 /// What became of everything when a consumer stopped.
@@ -78,15 +81,14 @@ impl Report {
         Self { shards: Vec::new(), uptime: Duration::ZERO, leases_released: true }
     }
 
-    /// Whether every shard ended cleanly and every lease was given back. A lease that was lost while the consumer
-    /// stopped is not clean: what was finished last may not have been stored.
+    /// Whether every shard ended cleanly with its reader closed, and every lease was given back. A lease that was lost
+    /// while the consumer stopped is not clean: what was finished last may not have been stored.
     #[must_use]
     pub fn is_clean(&self) -> bool {
-        self.leases_released
-            && self
-                .shards
-                .iter()
-                .all(|shard| matches!(shard.outcome, ShardOutcome::Clean | ShardOutcome::ShardEnded))
+        let is_clean = |shard: &ShardReport| {
+            shard.reader_closed && matches!(shard.outcome, ShardOutcome::Clean | ShardOutcome::ShardEnded)
+        };
+        self.leases_released && self.shards.iter().all(is_clean)
     }
 }
 

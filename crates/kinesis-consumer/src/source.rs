@@ -77,6 +77,8 @@ impl Made<'_> {
         let source = PollSource::new(self.clients, self.config.poll.clone())?
             .metrics(Arc::clone(self.metrics))
             .seed(self.seed);
+        #[cfg(feature = "fast-decode")]
+        let source = if self.config.fast_decode { source.fast_decode() } else { source };
         Ok(if self.config.shard_metrics { source } else { source.without_shard_label() })
     }
 
@@ -93,12 +95,15 @@ impl Made<'_> {
         #[allow(unused_mut, reason = "without the feature nothing is put in")]
         let mut source: Option<Arc<dyn ShardSource>> = None;
         #[cfg(feature = "poll")]
-        source.replace(Arc::new(crate::FallbackSource::new(
-            self.clients,
-            self.efo()?,
-            self.polling()?,
-            self.config.fallback.clone(),
-        )?));
+        source.replace(Arc::new(
+            crate::FallbackSource::new(
+                self.clients,
+                self.efo()?,
+                self.polling()?,
+                self.config.fallback.clone(),
+            )?
+            .seed(self.seed),
+        ));
         source.ok_or_else(|| missing("the read mode falls back to polling; enable the feature `poll`"))
     }
 }

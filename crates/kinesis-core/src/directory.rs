@@ -88,13 +88,22 @@ pub struct StreamDescription {
     pub open_shards: u32,
     /// How long records are kept.
     pub retention: Duration,
+    /// The service's own time when it said this, if it did; [`server_time`](ShardDirectory::server_time) needs no call then.
+    pub described_at: Option<Timestamp>,
 }
 
 impl StreamDescription {
     /// A readable stream with the service's default retention of 24 hours.
     #[must_use]
     pub fn new(open_shards: u32) -> Self {
-        Self { arn: None, created_at: None, readable: true, open_shards, retention: DEFAULT_RETENTION }
+        Self {
+            arn: None,
+            created_at: None,
+            readable: true,
+            open_shards,
+            retention: DEFAULT_RETENTION,
+            described_at: None,
+        }
     }
 }
 

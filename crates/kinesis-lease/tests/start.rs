@@ -153,8 +153,8 @@ async fn a_start_gets_over_a_store_that_fails_for_a_moment() {
     acquired(&mut events).await;
 }
 
-/// A start at the tip is anchored at the service's time minus the margin, in open shards only, and the anchor of the
-/// first start stays.
+/// F-08: a start at the tip is anchored at the service's time minus the margin, in open shards only, and the anchor of
+/// the first start stays.
 #[tokio::test(start_paused = true)]
 async fn a_start_at_the_tip_is_anchored_once() {
     let store = FaultyStore::default();

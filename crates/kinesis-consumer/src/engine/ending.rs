@@ -53,6 +53,7 @@ impl ShardTask {
             outcome,
             stored: self.progress.stored(),
             unfinished: self.progress.unfinished(),
+            reader_closed: self.reader_closed,
         };
         tracing::debug!(shard = %self.shard, outcome = report.outcome.name(), unfinished = report.unfinished, "tenure ended");
         Finished { report, stop }

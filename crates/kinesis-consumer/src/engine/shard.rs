@@ -37,6 +37,8 @@ pub(crate) struct ShardTask {
     pub(super) in_hand: Option<Position>,
     /// The callback that ends the tenure was called: there is exactly one.
     pub(super) ending_called: bool,
+    /// Whether every reader so far closed in time.
+    pub(super) reader_closed: bool,
     /// Behind a lock for `Sync` alone; nobody else looks.
     reader: Mutex<Option<Box<dyn ShardReader>>>,
     seed: u64,
@@ -76,6 +78,7 @@ impl ShardTask {
             manual: BTreeMap::new(),
             in_hand: None,
             ending_called: false,
+            reader_closed: true,
             reader: Mutex::default(),
             cx,
             shard,
@@ -171,8 +174,9 @@ impl ShardTask {
     }
 
     /// Closes a reader; returns when nothing is open any more, or it takes too long.
-    async fn close(&self, reader: Box<dyn ShardReader>) {
+    async fn close(&mut self, reader: Box<dyn ShardReader>) {
         if timeout(self.cx.config.close_timeout, reader.close()).await.is_err() {
+            self.reader_closed = false;
             tracing::warn!(shard = %self.shard, "the reader did not close in time, dropping it");
         }
     }

@@ -180,6 +180,7 @@ impl Supervisor {
                         outcome: ShardOutcome::Failed { error: error.to_string() },
                         stored: None,
                         unfinished: 0,
+                        reader_closed: false,
                     },
                     stop: None,
                 }
@@ -220,7 +221,7 @@ impl Supervisor {
             tracing::error!(%key, "a handler blocks its thread, its lease is left to expire");
             let outcome = ShardOutcome::Stuck;
             let shard = running.tenure.shard_ref().clone();
-            shards.push(ShardReport { shard, outcome, stored: None, unfinished: 0 });
+            shards.push(ShardReport { shard, outcome, stored: None, unfinished: 0, reader_closed: false });
         }
         self.tasks.abort_all();
         self.waiting.clear();

@@ -26,7 +26,8 @@ fn source(kinesis: &TestKinesis) -> FallbackSource {
     let client = kinesis.client();
     let efo = EfoSource::new(&client, EfoConfig::new("billing")).unwrap().seed(1);
     let poll = PollSource::new(&client, PollConfig::default()).unwrap().seed(1);
-    FallbackSource::new(&client, efo, poll, FallbackConfig::default().retry_interval(60 * SECOND)).unwrap()
+    let config = FallbackConfig::default().retry_interval(60 * SECOND);
+    FallbackSource::new(&client, efo, poll, config).unwrap().seed(1)
 }
 
 fn reader(kinesis: &TestKinesis, start: StartPosition) -> Box<dyn ShardReader> {
@@ -113,26 +114,79 @@ async fn without_a_free_slot_the_shard_is_polled_until_there_is_one() {
     assert!(kinesis.subscriptions(STREAM).unwrap().is_empty());
 }
 
-/// Whatever call is denied, the shard is polled at once, and read by subscription when the permission has come.
+/// Whatever call is denied, the shard is polled at once, and read by subscription when the permission has come; a start at
+/// the tip is one too, although the call that tells the service's time is denied.
 #[tokio::test(start_paused = true)]
 async fn where_fan_out_is_denied_the_shard_is_polled() {
-    for operation in
-        [Operation::DescribeStreamConsumer, Operation::RegisterStreamConsumer, Operation::SubscribeToShard]
-    {
-        let kinesis = service(TestKinesis::builder());
-        kinesis.faults().on(operation).always().inject(Fault::AccessDenied);
-        put(&kinesis, 0..3);
-        let mut reader = reader(&kinesis, StartPosition::TrimHorizon);
-        let heard = read_for(&mut reader, 3 * SECOND).await;
-        assert_eq!((heard.payloads, heard.story), (numbers(0..3), vec!["degraded"]), "{operation}");
-        let heard = read_for(&mut reader, 300 * SECOND).await;
-        assert_eq!(heard.story.len(), 0, "said once, {operation}");
-        kinesis.faults().clear();
-        put(&kinesis, 3..6);
-        let heard = read_for(&mut reader, 80 * SECOND).await;
-        assert_eq!((heard.payloads, heard.story), (numbers(3..6), vec!["recovered"]), "{operation}");
-        assert!(kinesis.calls(operation) <= 8, "{operation}: {}", kinesis.calls(operation));
+    let operations = [
+        Operation::DescribeStreamSummary,
+        Operation::DescribeStreamConsumer,
+        Operation::RegisterStreamConsumer,
+        Operation::SubscribeToShard,
+    ];
+    for start in [StartPosition::TrimHorizon, StartPosition::Latest] {
+        for operation in operations {
+            let case = format!("{operation} from {start}");
+            let kinesis = service(TestKinesis::builder());
+            kinesis.faults().on(operation).always().inject(Fault::AccessDenied);
+            let mut reader = reader(&kinesis, start.clone());
+            let writer = async {
+                tokio::time::sleep(SECOND / 2).await;
+                put(&kinesis, 0..3);
+            };
+            let (heard, ()) = tokio::join!(read_for(&mut reader, 3 * SECOND), writer);
+            assert_eq!((heard.payloads, heard.story), (numbers(0..3), vec!["degraded"]), "{case}");
+            let heard = read_for(&mut reader, 300 * SECOND).await;
+            assert_eq!(heard.story.len(), 0, "said once, {case}");
+            kinesis.faults().clear();
+            put(&kinesis, 3..6);
+            let heard = read_for(&mut reader, 80 * SECOND).await;
+            assert_eq!((heard.payloads, heard.story), (numbers(3..6), vec!["recovered"]), "{case}");
+            assert!(kinesis.calls(operation) <= 9, "{case}: {}", kinesis.calls(operation));
+        }
     }
+}
+
+/// Workers that started together do not try again together: from try to try they come further apart.
+#[tokio::test(start_paused = true)]
+async fn a_fleet_does_not_try_again_at_one_moment() {
+    let kinesis = service(TestKinesis::builder());
+    kinesis.faults().on(Operation::DescribeStreamConsumer).always().inject(Fault::AccessDenied);
+    let shard = ShardRef::new(kinesis.stream_arn(STREAM).parse().unwrap(), SHARD.parse().unwrap());
+    let work = |worker: u64| {
+        let source = source(&kinesis).seed(worker);
+        let mut reader = source.open(OpenShard::new(shard.clone(), StartPosition::TrimHorizon));
+        async move { read_for(&mut reader, 80 * SECOND).await }
+    };
+    futures_util::future::join_all((0..20).map(work)).await;
+    let calls = kinesis.calls_of(Operation::DescribeStreamConsumer);
+    let tries: Vec<_> = calls.iter().map(|call| call.elapsed).collect();
+    let (first, second) = tries.split_at(20);
+    assert!(first[19] - first[0] < SECOND);
+    assert!(second.iter().all(|at| (60 * SECOND..=76 * SECOND).contains(&(*at - first[0]))), "{second:?}");
+    let most =
+        second.iter().map(|at| second.iter().filter(|other| at.abs_diff(**other) < SECOND).count()).max();
+    assert!(most <= Some(10), "{most:?} of 20 within a second of one: {second:?}");
+}
+
+/// While the service's time is not to be had, a start at the tip waits for it and is the tip of the beginning all the same.
+#[tokio::test(start_paused = true)]
+async fn a_start_at_the_tip_outlives_an_outage() {
+    let kinesis = service(TestKinesis::builder());
+    put(&kinesis, 0..3);
+    tokio::time::sleep(10 * SECOND).await;
+    kinesis.faults().on(Operation::DescribeStreamSummary).always().inject(Fault::Disconnect);
+    let mut reader = reader(&kinesis, StartPosition::Latest);
+    let outage = async {
+        tokio::time::sleep(SECOND).await;
+        put(&kinesis, 3..6);
+        tokio::time::sleep(300 * SECOND).await;
+        kinesis.faults().clear();
+    };
+    let (heard, ()) = tokio::join!(read_for(&mut reader, 320 * SECOND), outage);
+    assert_eq!((heard.payloads, heard.story), (numbers(3..6), vec!["degraded", "recovered"]));
+    let calls = kinesis.calls(Operation::DescribeStreamSummary);
+    assert!((60..300).contains(&calls), "{calls}");
 }
 
 /// A permission that is taken away while reading.
@@ -235,10 +289,12 @@ async fn a_start_at_the_tip_is_kept_across_the_change() {
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_does_not_exist_is_an_error() {
     let kinesis = TestKinesis::new();
-    let mut reader = reader(&kinesis, StartPosition::TrimHorizon);
-    assert!(matches!(reader.next().await, Err(SourceError::NotFound { .. })));
-    assert!(reader.next().await.is_err());
-    reader.close().await;
+    for start in [StartPosition::TrimHorizon, StartPosition::Latest] {
+        let mut reader = reader(&kinesis, start);
+        assert!(matches!(reader.next().await, Err(SourceError::NotFound { .. })));
+        assert!(reader.next().await.is_err());
+        reader.close().await;
+    }
 }
 
 /// The whole consumer: it starts without a consumer, warns once, reads everything, and says when it is back.

@@ -361,8 +361,8 @@ async fn aggregates_are_delivered_whole_and_resumed_inside() {
     );
 }
 
-/// S-110, S-112: a read waits for as long as the shard is idle, and neither that nor events without records delay what
-/// comes next: there is no loop that has to come round to it.
+/// S-110, S-112, F-06: a read waits for as long as the shard is idle, and neither that nor events without records delay
+/// what comes next: there is no loop that has to come round to it. What such events say of the place is not stored.
 #[tokio::test(start_paused = true)]
 async fn an_idle_shard_delays_nothing() {
     let world = World::new(1);
@@ -379,5 +379,11 @@ async fn an_idle_shard_delays_nothing() {
         assert!(begun.elapsed() <= Duration::from_millis(2), "{:?}", begun.elapsed());
         tokio::time::sleep(Duration::from_millis(3_700)).await;
     }
+    // Many events without records, and a planned end.
+    tokio::time::sleep(Duration::from_secs(400)).await;
+    assert_eq!(world.kinesis.calls(Operation::SubscribeToShard), 2);
+    let last = world.kinesis.records(STREAM).unwrap()[19].sequence_number.clone();
+    assert_eq!(world.stored(SHARD), last);
     assert!(stop(&handle).await.is_clean());
+    assert_eq!(world.stored(SHARD), last);
 }

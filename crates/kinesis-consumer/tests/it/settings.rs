@@ -55,6 +55,31 @@ async fn what_is_missing_or_blank_is_refused_by_its_name() {
     with(APPLICATION, STREAM).build().unwrap();
 }
 
+/// One setting has polled pages decoded into one buffer; without it each record has its own.
+#[cfg(feature = "fast-decode")]
+#[tokio::test(start_paused = true)]
+async fn pages_are_decoded_fast_when_asked_for() {
+    for fast in [false, true] {
+        let world = World::new(1);
+        world.put(100, 110, 1);
+        let kept = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&kept);
+        let consumer = world.consumer("w1").fast_decode(fast).for_each(move |record: Record| {
+            log.lock().unwrap().push(record);
+            std::future::ready(Ok::<_, Infallible>(()))
+        });
+        let handle = consumer.build().unwrap().spawn();
+        eventually(|| kept.lock().unwrap().len() == 10).await;
+        assert!(stop(&handle).await.is_clean());
+        let kept = kept.lock().unwrap();
+        assert_eq!(kept.iter().map(text).collect::<Vec<_>>(), crate::common::numbers(100, 110));
+        // What an allocator hands out one by one never touches.
+        let touch =
+            |pair: &[Record]| pair[0].data().as_ptr_range().end == pair[1].data().as_ptr_range().start;
+        assert_eq!(kept.windows(2).filter(|pair| touch(pair)).count(), if fast { 9 } else { 0 });
+    }
+}
+
 /// S-073, S-078: a poll period longer than a lease lives is refused, unless shards are not polled; as long as that it is
 /// fine.
 #[tokio::test]

@@ -96,7 +96,7 @@ async fn a_crashed_worker_is_taken_over_from() {
     assert!(stop(&one).await.is_clean());
 }
 
-/// S-042: what a worker gives back when it stops is taken at the next look, not after an expiry.
+/// S-042: what a worker gives back when it stops is taken at the next look, not after an expiry, and read at once.
 #[tokio::test(start_paused = true)]
 async fn a_stopped_worker_is_taken_over_from_at_once() {
     let world = World::new(4);
@@ -104,10 +104,16 @@ async fn a_stopped_worker_is_taken_over_from_at_once() {
     let one = spawn(&world, &journal, "w1");
     let two = spawn(&world, &journal, "w2");
     eventually(|| world.shares(&["w1", "w2"]) == [2, 2]).await;
+    world.put(0, 100, 40);
     assert!(stop(&two).await.is_clean());
     let stopped = Instant::now();
-    eventually(|| world.shares(&["w1"]) == [4]).await;
+    assert!(journal.all().iter().all(|seen| seen.worker == "w1"), "what w2 had is left to w1");
+    let shards =
+        |journal: &Journal| journal.all().into_iter().map(|seen| seen.shard).collect::<BTreeSet<_>>();
+    assert!(shards(&journal).len() <= 2);
+    journal.until_distinct(100).await;
     assert!(stopped.elapsed() < Duration::from_secs(2), "{:?}", stopped.elapsed());
+    assert_eq!((world.shares(&["w1"]), shards(&journal).len()), (vec![4], 4));
     assert!(stop(&one).await.is_clean());
 }
 

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use kinesis_consumer::core::lease::LeaseStore;
+use kinesis_consumer::core::source::{OpenShard, ShardReader, ShardSource, SourceError, SourceEvent};
 use kinesis_consumer::lease::HeartbeatMode;
 use kinesis_consumer::{
     Ack, BoxError, Checkpointer, Consumer, Initialize, Record, RecordBatch, RecordProcessor, ShardOutcome,
@@ -17,6 +19,54 @@ use crate::common::{
     APPLICATION, Journal, LONG, STREAM, Seen, World, eventually, numbers, sorted, stop, text,
 };
 use crate::shelf::Trouble;
+use crate::sources::PushSource;
+
+/// A source whose readers never close.
+#[derive(Debug)]
+struct Clinging(PushSource);
+
+struct ClingingReader(Box<dyn ShardReader>);
+
+impl ShardSource for Clinging {
+    fn open(&self, request: OpenShard) -> Box<dyn ShardReader> {
+        Box::new(ClingingReader(self.0.open(request)))
+    }
+}
+
+#[async_trait]
+impl ShardReader for ClingingReader {
+    async fn next(&mut self) -> Result<SourceEvent, SourceError> {
+        self.0.next().await
+    }
+
+    async fn close(self: Box<Self>) {
+        std::future::pending().await
+    }
+}
+
+/// A reader that does not close is given up after `close_timeout`, and the report says so; everything else about the stop
+/// is in order.
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_does_not_close_is_given_up_and_reported() {
+    let world = World::new(1);
+    world.put(0, 3, 1);
+    let journal = Journal::default();
+    let consumer = world
+        .consumer("w1")
+        .source(Arc::new(Clinging(PushSource::new(&world.kinesis))))
+        .close_timeout(Duration::from_secs(2));
+    let handle = consumer.for_each(journal.handler("w1")).build().unwrap().spawn();
+    journal.until_distinct(3).await;
+    let begun = Instant::now();
+    let report = stop(&handle).await;
+    let took = begun.elapsed();
+    assert!((Duration::from_secs(2)..Duration::from_millis(2_100)).contains(&took), "{took:?}");
+    assert!(!report.is_clean() && report.leases_released);
+    let [shard] = &report.shards[..] else { panic!("one shard") };
+    assert_eq!((&shard.outcome, shard.unfinished, shard.reader_closed), (&ShardOutcome::Clean, 0, false));
+    let last = world.kinesis.records(STREAM).unwrap()[2].sequence_number.clone();
+    assert_eq!(shard.stored.as_ref().unwrap().sequence().to_string(), last);
+}
 
 /// The tasks of this runtime that have not ended; the test itself is none.
 fn tasks() -> usize {

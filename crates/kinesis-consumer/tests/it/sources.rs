@@ -152,6 +152,36 @@ async fn checkpoints_are_the_same_over_every_source() {
     }
 }
 
+/// F-08: the tip is fixed when a shard is first taken on: a restart before anything was stored reads what was written
+/// meanwhile, and the children of a reshard from their first record.
+#[tokio::test(start_paused = true)]
+async fn a_start_at_the_tip_outlives_a_restart_before_the_first_checkpoint() {
+    for kind in [Kind::Poll, Kind::FanOut] {
+        let world = World::new(1);
+        world.put(100, 110, 3);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        let journal = Journal::default();
+        let spawn = |worker| {
+            let consumer = kind.consumer(&world, worker).start_position(StartPosition::Latest);
+            consumer.for_each(journal.handler(worker)).build().unwrap().spawn()
+        };
+        let handle = spawn("w1");
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(world.shares(&["w1"]), [1], "{kind:?}");
+        assert!(stop(&handle).await.is_clean());
+        assert_eq!(world.stored(SHARD), "LATEST", "nothing was stored");
+        world.put(0, 5, 3);
+        world.kinesis.split(STREAM, SHARD).unwrap();
+        world.put(5, 10, 3);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        let handle = spawn("w2");
+        journal.until_distinct(10).await;
+        assert!(stop(&handle).await.is_clean());
+        let seen: Vec<_> = journal.all().iter().map(|seen| (seen.worker, seen.number)).collect();
+        assert_eq!(crate::common::sorted(seen), (0..10).map(|number| ("w2", number)).collect::<Vec<_>>());
+    }
+}
+
 /// S-050: the same without leases: who reads named shards by themselves has the position of each record, and goes on
 /// strictly after it, with either source.
 #[tokio::test(start_paused = true)]

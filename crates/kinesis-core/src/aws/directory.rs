@@ -9,7 +9,8 @@ use super::{ClientSource, DateHeader, FailureKind, InvalidAnswer, Purpose, Servi
 use crate::directory::{DirectoryError, ShardDirectory, ShardInfo, ShardPage, StreamDescription};
 use crate::{StreamRef, Timestamp};
 
-/// Looks at streams through the Kinesis API. Needs `kinesis:ListShards` and `kinesis:DescribeStreamSummary`.
+/// Looks at streams through the Kinesis API. Needs `kinesis:ListShards` and `kinesis:DescribeStreamSummary`; the time of
+/// the service is told by a refusal, too.
 #[derive(Debug, Clone)]
 pub struct KinesisDirectory {
     clients: ClientSource,
@@ -34,7 +35,7 @@ impl KinesisDirectory {
             .set_stream_name(stream.api_name())
             .set_stream_arn(stream.api_arn())
             .customize()
-            .interceptor(date)
+            .interceptor(date.clone())
             .send()
             .await
             .map_err(|error| directory_error(stream, ACTION, ServiceFailure::new(&error)))?;
@@ -48,6 +49,7 @@ impl KinesisDirectory {
         description.readable = matches!(summary.stream_status, StreamStatus::Active | StreamStatus::Updating);
         let hours = u64::try_from(summary.retention_period_hours).unwrap_or_default();
         description.retention = Duration::from_secs(hours * 60 * 60);
+        description.described_at = date.get();
         Ok(description)
     }
 }
@@ -82,11 +84,16 @@ impl ShardDirectory for KinesisDirectory {
 
     async fn server_time(&self, stream: &StreamRef) -> Result<Timestamp, DirectoryError> {
         let date = DateHeader::default();
-        self.describe(stream, date.clone()).await?;
-        date.get().ok_or_else(|| {
-            let problem = InvalidAnswer::new("the answer has no Date header");
-            DirectoryError::unavailable(stream.clone(), "DescribeStreamSummary", problem)
-        })
+        let answer = self.describe(stream, date.clone()).await;
+        match (answer, date.get()) {
+            // That there is no such stream is worth more than the time.
+            (Err(error @ DirectoryError::StreamNotFound { .. }), _) | (Err(error), None) => Err(error),
+            (_, Some(time)) => Ok(time),
+            (Ok(_), None) => {
+                let problem = InvalidAnswer::new("the answer has no Date header");
+                Err(DirectoryError::unavailable(stream.clone(), "DescribeStreamSummary", problem))
+            }
+        }
     }
 }
 

@@ -79,9 +79,21 @@ async fn next_records(reader: &mut EfoReader) -> usize {
 }
 
 /// F-07: eight shards over one client and one HTTP/2 connection, four of whose callers take nothing: the others and
-/// ordinary calls on the same client keep going, and the four lose nothing.
+/// ordinary calls on the same client keep the pace that they have without these four, and the four lose nothing.
 #[tokio::test]
 async fn callers_that_take_nothing_stall_nobody_on_a_shared_connection() {
+    let alone = beside_callers_that_take_nothing(0).await;
+    let beside = beside_callers_that_take_nothing(4).await;
+    // The four read half of what the others read, into their buffers, and machines have moods.
+    assert!(
+        beside < alone * 3 + SECOND,
+        "{beside:?} beside callers that take nothing, {alone:?} without them"
+    );
+}
+
+/// How long four shards take to be read, with an ordinary call after each event, beside so many callers that have begun
+/// to read and take nothing.
+async fn beside_callers_that_take_nothing(callers: usize) -> Duration {
     const EACH: usize = 6;
     let (kinesis, server) = served(TestKinesis::builder(), scenarios::shared_connection(), 8).await;
     fill(&kinesis, EACH);
@@ -98,11 +110,12 @@ async fn callers_that_take_nothing_stall_nobody_on_a_shared_connection() {
     .unwrap();
     let open = |number| OpenShard::new(shard(number), StartPosition::TrimHorizon);
     let mut blocked: Vec<_> =
-        (0..4).map(|number| source.reader(open(number).buffer_bytes(3 * MIB))).collect();
-    let mut counts = [0; 4];
+        (0..callers).map(|number| source.reader(open(number).buffer_bytes(3 * MIB))).collect();
+    let mut counts = vec![0; callers];
     for (reader, count) in blocked.iter_mut().zip(&mut counts) {
         *count += next_records(reader).await;
     }
+    let begun = std::time::Instant::now();
     let mut working: Vec<_> = (4..8).map(|number| source.reader(open(number))).collect();
     for reader in &mut working {
         let mut count = 0;
@@ -112,6 +125,7 @@ async fn callers_that_take_nothing_stall_nobody_on_a_shared_connection() {
             tokio::time::timeout(HANG, call).await.expect("ordinary calls are answered").unwrap();
         }
     }
+    let took = begun.elapsed();
     for (reader, mut count) in blocked.iter_mut().zip(counts) {
         while count < EACH {
             count += next_records(reader).await;
@@ -120,6 +134,7 @@ async fn callers_that_take_nothing_stall_nobody_on_a_shared_connection() {
     }
     drop((blocked, working));
     server.shutdown().await;
+    took
 }
 
 /// F-07: a server that allows few streams on a connection: shards are spread over several clients, and calls about

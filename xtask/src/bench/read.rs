@@ -103,8 +103,7 @@ the process at its most, the canned answers included.
 `ratio` is the median, over the turns, of CPU time compared with the plain loop's turn beside it. `instructions` are those
 for each record as valgrind counts them, of a long run less those of a short one; they hardly depend on what else the
 machine does. Nothing is read ahead by polling here: a page that is read and not taken would count for one way and not for
-the other. `efo` does read ahead: of 64 shards that always have more it holds an event each, the plain loop one in all, and
-in a short run the first use of that memory is a good part of its CPU time.
+the other. `efo` reads ahead what no caller waits for, which here is nothing.
 
 Not run: the same against the real service, which takes an account, and against the Java KCL.
 ";

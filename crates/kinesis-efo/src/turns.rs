@@ -214,6 +214,8 @@ mod tests {
         let turns = Turns::new(buffer, |bell| {
             Box::pin(async move {
                 while let Some(item) = subscription.recv().await {
+                    // It wakes itself, as a connection with more to give may.
+                    yield_now().await;
                     log.send(tokio::task::try_id()).expect("the test listens");
                     closing.0.push(item);
                     bell.end_turn().await;

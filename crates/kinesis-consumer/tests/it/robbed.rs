@@ -33,8 +33,8 @@ async fn a_robbed_worker_does_not_subscribe_again() {
     let consumer = world.consumer("w1").enhanced_fan_out("billing");
     let handle = consumer.for_each(journal.handler("w1")).build().unwrap().spawn();
     journal.until_distinct(5).await;
-    // The service lets nobody take a subscription over that is younger.
-    tokio::time::sleep(Duration::from_secs(6)).await;
+    // The service lets nobody take over a subscription younger than 5 s. The next renewal is more than 2 s away.
+    tokio::time::sleep(Duration::from_millis(6_500)).await;
     world.steal(SHARD).await;
     let source = EfoSource::new(world.kinesis.client(), EfoConfig::new("billing")).unwrap();
     let shard = ShardRef::new(STREAM.parse().unwrap(), SHARD.parse().unwrap());

@@ -215,7 +215,15 @@ mod tests {
             Box::pin(async move {
                 while let Some(item) = subscription.recv().await {
                     // It wakes itself, as a connection with more to give may.
-                    yield_now().await;
+                    let mut woken = false;
+                    poll_fn(|cx| {
+                        if std::mem::replace(&mut woken, true) {
+                            return Poll::Ready(());
+                        }
+                        cx.waker().wake_by_ref();
+                        Poll::Pending
+                    })
+                    .await;
                     log.send(tokio::task::try_id()).expect("the test listens");
                     closing.0.push(item);
                     bell.end_turn().await;

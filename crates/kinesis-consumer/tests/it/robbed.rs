@@ -33,8 +33,13 @@ async fn a_robbed_worker_does_not_subscribe_again() {
     let consumer = world.consumer("w1").enhanced_fan_out("billing");
     let handle = consumer.for_each(journal.handler("w1")).build().unwrap().spawn();
     journal.until_distinct(5).await;
-    // The service lets nobody take over a subscription younger than 5 s. The next renewal is more than 2 s away.
-    tokio::time::sleep(Duration::from_millis(6_500)).await;
+    // The service lets nobody take over a subscription younger than 5 s.
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    // Just after a renewal, so that the next one, by which it learns of the theft, is as far away as can be.
+    let before = world.row(SHARD).await.counter;
+    while world.row(SHARD).await.counter == before {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
     world.steal(SHARD).await;
     let source = EfoSource::new(world.kinesis.client(), EfoConfig::new("billing")).unwrap();
     let shard = ShardRef::new(STREAM.parse().unwrap(), SHARD.parse().unwrap());

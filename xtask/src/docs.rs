@@ -47,7 +47,7 @@ struct Config {
     options: Vec<Field>,
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Field {
     name: String,
     kind: String,
@@ -75,18 +75,28 @@ fn configs(workspace: &Workspace) -> Result<Vec<Config>> {
         known.extend(files.iter().flat_map(|lines| constants(lines)));
         for lines in files {
             for (name, mut options) in structs(lines) {
-                let defaults = defaults(lines, &name);
-                for option in &mut options {
-                    if let Some(value) = defaults.get(&option.name) {
-                        option.default = readable(value, &known);
-                    }
-                }
+                fill(&mut options, &defaults(lines, &name), &known)
+                    .with_context(|| format!("{krate}: {name}"))?;
                 configs.push(Config { krate: krate.clone(), name, options });
             }
         }
     }
     configs.sort_by(|a, b| (&a.krate, &a.name).cmp(&(&b.krate, &b.name)));
     Ok(configs)
+}
+
+/// Gives each option its default.
+fn fill(
+    options: &mut [Field],
+    defaults: &BTreeMap<String, String>,
+    known: &BTreeMap<String, String>,
+) -> Result<()> {
+    for option in options {
+        let value = defaults.get(&option.name);
+        let value = value.with_context(|| format!("no default of `{}` in `impl Default`", option.name))?;
+        option.default = readable(value, known);
+    }
+    Ok(())
 }
 
 fn render(configs: &[Config]) -> String {
@@ -150,7 +160,7 @@ fn structs(lines: &[Line]) -> Vec<(String, Vec<Field>)> {
                 options.push(Field {
                     name: option.to_owned(),
                     kind,
-                    default: "required".to_owned(),
+                    default: String::new(),
                     about: first_sentence(&std::mem::take(&mut about)),
                 });
             }
@@ -179,11 +189,29 @@ fn first_sentence(text: &str) -> String {
 
 /// The fields that `impl Default for name` sets, each with its expression.
 fn defaults(lines: &[Line], name: &str) -> BTreeMap<String, String> {
+    let body = block(lines, &format!("impl Default for {name} ")).unwrap_or_default();
+    let code: Vec<_> = body.iter().map(|line| line.code.trim()).collect();
+    let code = code.join(" ").replace("( ", "(");
+    let literal = code.split_once("fn default() -> Self {").and_then(|(_, body)| body.split_once("Self {"));
     let mut defaults = BTreeMap::new();
-    for line in block(lines, &format!("impl Default for {name} ")).unwrap_or_default() {
-        let code = line.code.trim();
-        if let Some((field, value)) = code.split_once(": ").filter(|_| code.ends_with(',')) {
-            defaults.insert(field.to_owned(), value.trim_end_matches(',').to_owned());
+    let (mut depth, mut start) = (0_usize, 0);
+    let (_, fields) = literal.unwrap_or_default();
+    for (at, sign) in fields.char_indices() {
+        match sign {
+            '(' | '[' | '{' => depth += 1,
+            ')' | ']' | '}' if depth > 0 => depth -= 1,
+            ',' | '}' if depth == 0 => {
+                if let Some((field, value)) = fields[start..at].split_once(": ") {
+                    // An attribute may come before it.
+                    let name = field.rsplit(' ').next().unwrap_or(field);
+                    defaults.insert(name.to_owned(), value.trim().to_owned());
+                }
+                if sign == '}' {
+                    break;
+                }
+                start = at + 1;
+            }
+            _ => {}
         }
     }
     defaults
@@ -277,7 +305,7 @@ mod tests {
         /// A type.\npub struct AConfig {\n    /// How long. It waits\n    /// more.\n    pub wait: Duration,\n\
         /// How many | much.\n    #[serde(default)]\n    pub(crate) size: usize,\n    /// Whose.\n    name: Option<String>,\n}\n\n\
         impl Default for AConfig {\n    fn default() -> Self {\n        Self {\n            wait: WAIT,\n\
-        size: 1_000,\n        }\n    }\n}\n\n#[cfg(test)]\nmod tests {\npub struct TConfig {\n}\n}\n";
+        size: 1_000,\n            name: None,\n        }\n    }\n}\n\n#[cfg(test)]\nmod tests {\npub struct TConfig {\n}\n}\n";
 
     #[test]
     fn options_are_read_from_the_type_and_its_default() {
@@ -289,7 +317,7 @@ mod tests {
         let option = |name: &str, kind: &str, about: &str| Field {
             name: name.to_owned(),
             kind: kind.to_owned(),
-            default: "required".to_owned(),
+            default: String::new(),
             about: about.to_owned(),
         };
         assert_eq!(
@@ -304,7 +332,35 @@ mod tests {
         let constants = constants(&lines);
         assert_eq!(readable(&defaults["wait"], &constants), "1500 ms");
         assert_eq!(readable(&defaults["size"], &constants), "1000");
-        assert!(!defaults.contains_key("name"));
+        assert_eq!(readable(&defaults["name"], &constants), "none");
+        let mut options = options.to_vec();
+        fill(&mut options, &defaults, &constants).unwrap();
+        assert_eq!(options[1].default, "1000");
+    }
+
+    #[test]
+    fn defaults_are_read_from_one_line_and_from_several() {
+        let literals = [
+            "Self { wait: Duration::from_secs(5), size: f(1, 2), name: None }",
+            "let _ = 1;\nSelf {\nwait: Duration::from_secs(5),\nsize: f(\n1, 2),\n#[cfg(unix)]\nname: None,\n}",
+        ];
+        for literal in literals {
+            let text = format!("impl Default for AConfig {{\nfn default() -> Self {{\n{literal}\n}}\n}}\n");
+            let defaults = defaults(&source::scan(&text), "AConfig");
+            assert_eq!(
+                defaults.iter().map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>(),
+                ["name None", "size f(1, 2)", "wait Duration::from_secs(5)"]
+            );
+        }
+    }
+
+    #[test]
+    fn an_option_without_a_default_fails() {
+        let text = SOURCE.replace("size: 1_000,\n", "");
+        let lines = source::scan(&text);
+        let (name, mut options) = structs(&lines).remove(0);
+        let error = fill(&mut options, &defaults(&lines, &name), &BTreeMap::new()).unwrap_err();
+        assert_eq!(error.to_string(), "no default of `size` in `impl Default`");
     }
 
     #[test]

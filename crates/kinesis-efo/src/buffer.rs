@@ -1,8 +1,8 @@
-//! What was read and not yet taken: between the task that drains a subscription and the caller.
+//! What was read and not yet taken.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::Poll;
 
 use kinesis_core::source::{SourceError, SourceEvent};
 use tokio::sync::Notify;
@@ -27,32 +27,29 @@ struct State {
     freed: usize,
     /// Nothing more will come.
     closed: bool,
-    waker: Option<Waker>,
 }
 
 impl Buffer {
     pub(crate) fn push(&self, item: Item) {
-        let mut state = self.state();
-        add(&mut state.queue, item);
-        wake(state);
+        add(&mut self.state().queue, item);
     }
 
     /// Nothing more will come.
     pub(crate) fn close(&self) {
-        let mut state = self.state();
-        state.closed = true;
-        wake(state);
+        self.state().closed = true;
+    }
+
+    /// Whether whoever takes gets an answer.
+    pub(crate) fn has_news(&self) -> bool {
+        let state = self.state();
+        state.closed || !state.queue.is_empty()
     }
 
     /// Takes the oldest event; none when everything was taken and nothing more will come.
-    pub(crate) fn poll_take(&self, cx: &mut Context<'_>) -> Poll<Option<Item>> {
+    pub(crate) fn take(&self) -> Poll<Option<Item>> {
         let mut state = self.state();
         let Some(item) = state.queue.pop_front() else {
-            if state.closed {
-                return Poll::Ready(None);
-            }
-            state.waker = Some(cx.waker().clone());
-            return Poll::Pending;
+            return if state.closed { Poll::Ready(None) } else { Poll::Pending };
         };
         if let Ok(SourceEvent::Records(batch)) = &item {
             state.freed += size(&batch.records);
@@ -92,17 +89,8 @@ fn add(queue: &mut VecDeque<Item>, item: Item) {
     queue.push_back(item);
 }
 
-fn wake(mut state: MutexGuard<'_, State>) {
-    let waker = state.waker.take();
-    drop(state);
-    if let Some(waker) = waker {
-        waker.wake();
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::future::poll_fn;
     use std::time::Duration;
 
     use bytes::Bytes;
@@ -124,10 +112,10 @@ mod tests {
     }
 
     /// What is in the buffer, by name.
-    async fn story(buffer: &Buffer) -> String {
+    fn story(buffer: &Buffer) -> String {
         buffer.close();
         let mut story = Vec::new();
-        while let Some(item) = poll_fn(|cx| buffer.poll_take(cx)).await {
+        while let Poll::Ready(Some(item)) = buffer.take() {
             story.push(match item.unwrap() {
                 SourceEvent::Records(_) => "records".to_owned(),
                 SourceEvent::Progress { behind, .. } => behind.unwrap().as_secs().to_string(),
@@ -140,41 +128,41 @@ mod tests {
     }
 
     /// S-107: events without records do not pile up while nobody takes them.
-    #[tokio::test]
-    async fn of_events_without_records_only_the_last_is_kept() {
+    #[test]
+    fn of_events_without_records_only_the_last_is_kept() {
         let buffer = Buffer::default();
         for item in [progress(1), progress(2), records(1), progress(3), progress(4)] {
             buffer.push(item);
         }
-        assert_eq!(story(&buffer).await, "2 records 4");
+        assert_eq!(story(&buffer), "2 records 4");
     }
 
     /// S-107: nor does what is said of trouble that comes and goes; what is left says how it stands.
-    #[tokio::test]
-    async fn trouble_that_comes_and_goes_does_not_pile_up() {
+    #[test]
+    fn trouble_that_comes_and_goes_does_not_pile_up() {
         let buffer = Buffer::default();
         for _ in 0..100 {
             for item in [degraded(), Ok(SourceEvent::Recovered), progress(1)] {
                 buffer.push(item);
             }
         }
-        assert_eq!(story(&buffer).await, "degraded recovered 1");
+        assert_eq!(story(&buffer), "degraded recovered 1");
 
         // The caller knows of the first trouble only.
         let buffer = Buffer::default();
         buffer.push(degraded());
-        poll_fn(|cx| buffer.poll_take(cx)).await.unwrap().unwrap();
+        assert!(buffer.take().is_ready());
         for item in [Ok(SourceEvent::Recovered), progress(1), degraded()] {
             buffer.push(item);
         }
-        assert_eq!(story(&buffer).await, "");
+        assert_eq!(story(&buffer), "");
 
         // Records in between stay where they are.
         let buffer = Buffer::default();
         for item in [degraded(), Ok(SourceEvent::Recovered), records(1), degraded()] {
             buffer.push(item);
         }
-        assert_eq!(story(&buffer).await, "degraded recovered records degraded");
+        assert_eq!(story(&buffer), "degraded recovered records degraded");
     }
 
     #[tokio::test]
@@ -183,7 +171,7 @@ mod tests {
         buffer.push(records(1));
         buffer.push(records(2));
         for _ in 0..2 {
-            poll_fn(|cx| buffer.poll_take(cx)).await.unwrap().unwrap();
+            assert!(buffer.take().is_ready());
         }
         let one = match records(1) {
             Ok(SourceEvent::Records(batch)) => size(&batch.records),

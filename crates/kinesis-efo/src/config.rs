@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use kinesis_core::ConfigError;
 use kinesis_core::aws::DEFAULT_CONTROL_ATTEMPT_TIMEOUT;
+use kinesis_core::backoff::BackoffConfig;
 
 use crate::limits::{
     CONSUMERS_IN_CREATION, MAX_CONSUMER_NAME, MAX_TAGS, MIN_RETENTION, SUBSCRIBE_INTERVAL, SUBSCRIPTION_LIFE,
@@ -48,6 +49,13 @@ pub struct EfoConfig {
     /// `activation_timeout`.
     #[cfg_attr(feature = "serde", serde(with = "humantime_serde"))]
     pub control_timeout: Duration,
+    /// The longest first delay after a call about a consumer that failed; default 500 ms, longer than 0. Delays double
+    /// up to `control_backoff_max` and are drawn from their upper half: many workers start together, and all register.
+    #[cfg_attr(feature = "serde", serde(with = "humantime_serde"))]
+    pub control_backoff_initial: Duration,
+    /// The longest delay after a call about a consumer that failed; default 5 s. Not below `control_backoff_initial`.
+    #[cfg_attr(feature = "serde", serde(with = "humantime_serde"))]
+    pub control_backoff_max: Duration,
     /// The longest from a SubscribeToShard call to the first frame of its answer; default 10 s.
     #[cfg_attr(feature = "serde", serde(with = "humantime_serde"))]
     pub subscribe_timeout: Duration,
@@ -73,7 +81,8 @@ pub struct EfoConfig {
     /// credentials that are being renewed. A reader that has not read anything yet ends with the first denial.
     pub denied_attempts: u32,
     /// How long subscribing fails before a reader says [`Degraded`](kinesis_core::source::SourceEvent::Degraded);
-    /// default 10 s. While another reader of the consumer has the shard, it says so after `max_resubscribe_interval`.
+    /// default 10 s. While another reader of the consumer has the shard, it says so after `max_resubscribe_interval`, and
+    /// when others take the shard over again and again, once the delays between have grown to that.
     #[cfg_attr(feature = "serde", serde(with = "humantime_serde"))]
     pub degraded_after: Duration,
     /// How far before the start a reader that started at the tip begins again, when it lost its subscription before
@@ -94,6 +103,8 @@ impl Default for EfoConfig {
             activation_timeout: Duration::from_secs(60),
             parallel_registrations: CONSUMERS_IN_CREATION,
             control_timeout: DEFAULT_CONTROL_ATTEMPT_TIMEOUT,
+            control_backoff_initial: Duration::from_millis(500),
+            control_backoff_max: Duration::from_secs(5),
             subscribe_timeout: Duration::from_secs(10),
             silence_timeout: Duration::from_secs(35),
             stall_tolerance: Duration::from_secs(1),
@@ -133,6 +144,8 @@ impl EfoConfig {
         activation_timeout: Duration,
         parallel_registrations: u32,
         control_timeout: Duration,
+        control_backoff_initial: Duration,
+        control_backoff_max: Duration,
         subscribe_timeout: Duration,
         silence_timeout: Duration,
         stall_tolerance: Duration,
@@ -157,6 +170,8 @@ impl EfoConfig {
         let positive = [
             ("activation_timeout", self.activation_timeout),
             ("control_timeout", self.control_timeout),
+            ("control_backoff_initial", self.control_backoff_initial),
+            ("control_backoff_max", self.control_backoff_max),
             ("subscribe_timeout", self.subscribe_timeout),
             ("silence_timeout", self.silence_timeout),
             ("stall_tolerance", self.stall_tolerance),
@@ -174,6 +189,9 @@ impl EfoConfig {
             if value > SUBSCRIPTION_LIFE {
                 return refuse(field, "must not be longer than 5 minutes, the life of a subscription");
             }
+        }
+        if self.control_backoff_max < self.control_backoff_initial {
+            return refuse("control_backoff_max", "must not be below control_backoff_initial");
         }
         if self.max_resubscribe_interval < SUBSCRIBE_INTERVAL {
             return refuse(
@@ -197,6 +215,10 @@ impl EfoConfig {
             return refuse("shards_per_client", "must be at least 1");
         }
         Ok(())
+    }
+
+    pub(crate) fn control_backoff(&self) -> BackoffConfig {
+        BackoffConfig::new(self.control_backoff_initial, self.control_backoff_max)
     }
 
     fn validate_consumer(&self) -> Result<(), ConfigError> {

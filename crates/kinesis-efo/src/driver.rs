@@ -1,4 +1,4 @@
-//! The task of one reader: does what the machine says and drains the subscription, whoever reads or not.
+//! The work of one reader: does what the machine says and reads the subscription.
 
 use std::sync::Arc;
 
@@ -14,6 +14,7 @@ use crate::history::History;
 use crate::machine::{Action, EfoMachine, Event};
 use crate::meters::Meters;
 use crate::registration::{ConsumerArn, RegistrationError, Registry};
+use crate::turns::Bell;
 
 /// What the readers of a source share.
 #[derive(Debug)]
@@ -36,7 +37,7 @@ pub(crate) struct Driver {
     activity: Activity,
 }
 
-/// The buffer in the hands of the task that fills it: closed when the task ends, however it does.
+/// The buffer in the hands of the work that fills it: closed when the work ends, however it does.
 struct Feed(Arc<Buffer>);
 
 impl Drop for Feed {
@@ -72,8 +73,9 @@ impl Driver {
         Self { shared, shard, machine, meters, buffer, consumer: None, activity: Activity::Nothing }
     }
 
-    /// Runs until the end or an error was handed out. Dropping it closes the subscription.
-    pub(crate) async fn run(mut self) {
+    /// Runs until the end or an error was handed out. Dropping it closes the subscription. `bell` is the one that wakes
+    /// it.
+    pub(crate) async fn run(mut self, bell: Arc<Bell>) {
         let groups = Arc::clone(&self.shared.groups);
         let place = groups.enter();
         let mut noted = self.machine.last_calls();
@@ -94,7 +96,7 @@ impl Driver {
             }
             if had_records {
                 // A burst must not fill the buffer before the caller has had a turn to empty it.
-                tokio::task::yield_now().await;
+                bell.end_turn().await;
             }
             event = self.next_event().await;
         }

@@ -14,6 +14,7 @@ mod reader;
 mod registration;
 mod source;
 mod stream;
+mod turns;
 
 pub use config::EfoConfig;
 pub use kinesis_core::ConfigError;

@@ -1,4 +1,4 @@
-//! The reader: hands out what its task has read.
+//! The reader: hands out what was read.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,25 +12,25 @@ use tokio::task::JoinSet;
 
 use crate::buffer::Buffer;
 use crate::driver::Driver;
+use crate::turns::Turns;
 
 /// Reads one shard by subscription; from [`EfoSource::reader`](crate::EfoSource::reader).
 ///
-/// The first [`next`](ShardReader::next) starts a task that subscribes and reads ahead into a bounded buffer. When the
-/// buffer is full it closes the subscription, and subscribes again where it left off once the buffer is below half: a
-/// subscription that is open and unread would hold up every other call on its connection. Dropping the reader ends the
-/// task.
+/// Who waits in [`next`](ShardReader::next) reads the subscription himself. While nobody does, a task that the first
+/// `next` starts reads ahead into a bounded buffer; when that is full the subscription is closed, and opened again where
+/// it was left off once the buffer is below half: one that is open and unread would hold up every other call on its
+/// connection. Dropping the reader ends all that.
 pub struct EfoReader {
     shard: ShardRef,
-    /// Until the first `next`.
-    idle: Option<Box<Driver>>,
-    /// At most one task; dropping the set ends it.
+    turns: Arc<Turns>,
+    /// One task from the first `next` on; dropping the set ends it.
     task: JoinSet<()>,
-    buffer: Arc<Buffer>,
 }
 
 impl EfoReader {
     pub(crate) fn new(shard: ShardRef, driver: Driver, buffer: Arc<Buffer>) -> Self {
-        Self { shard, idle: Some(Box::new(driver)), task: JoinSet::new(), buffer }
+        let turns = Turns::new(buffer, |bell| Box::pin(driver.run(bell)));
+        Self { shard, turns: Arc::new(turns), task: JoinSet::new() }
     }
 
     /// The shard.
@@ -40,10 +40,10 @@ impl EfoReader {
     }
 
     pub(crate) fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Result<SourceEvent, SourceError>> {
-        if let Some(driver) = self.idle.take() {
-            self.task.spawn(driver.run());
+        if self.task.is_empty() {
+            self.task.spawn(Arc::clone(&self.turns).drain());
         }
-        Poll::Ready(ready!(self.buffer.poll_take(cx)).unwrap_or_else(|| {
+        Poll::Ready(ready!(self.turns.poll_event(cx)).unwrap_or_else(|| {
             let failure = ServiceFailure::local(FailureKind::Other, "the reader has already ended");
             Err(SourceError::refused(self.shard.clone(), "SubscribeToShard", failure))
         }))
@@ -51,8 +51,8 @@ impl EfoReader {
 
     /// Ends the task; returns when nothing is open any more.
     pub(crate) async fn shut(&mut self) {
-        self.idle = None;
         self.task.shutdown().await;
+        self.turns.stop();
     }
 }
 
@@ -74,6 +74,6 @@ impl ShardReader for EfoReader {
 impl fmt::Debug for EfoReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = f.debug_struct("EfoReader");
-        text.field("shard", self.shard()).field("started", &self.idle.is_none()).finish_non_exhaustive()
+        text.field("shard", self.shard()).field("started", &!self.task.is_empty()).finish_non_exhaustive()
     }
 }

@@ -107,7 +107,7 @@ the process at its most, the canned answers included.
 `ratio` is the median of the CPU times of ten pairs (two in a quick run), each of a run of this way and one of the plain
 loop right beside it. `instructions` are those for each record as valgrind counts them, of a long run less those of a short
 one; they hardly depend on what else the machine does. Nothing is read ahead by polling here: a page that is read and not
-taken would count for one way and not for the other.
+taken would count for one way and not for the other. `efo` reads ahead what no caller waits for, which here is nothing.
 
 Not run: the same against the real service, which takes an account, and against the Java KCL.
 ";

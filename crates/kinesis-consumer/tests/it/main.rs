@@ -3,6 +3,9 @@
 #[cfg(test)]
 mod common;
 #[cfg(test)]
+#[cfg(all(feature = "default-https-client", feature = "efo"))]
+mod connections;
+#[cfg(test)]
 mod crash;
 #[cfg(test)]
 mod delivery;
@@ -24,6 +27,8 @@ mod quiet;
 mod regime;
 #[cfg(test)]
 mod reshard;
+#[cfg(test)]
+mod robbed;
 #[cfg(test)]
 mod settings;
 #[cfg(test)]

@@ -112,8 +112,9 @@ async fn until(what: &str, done: impl Fn() -> bool + Send + Sync) {
 
 /// S-246: two workers steal a shard from each other a hundred times. The one that is robbed learns nothing and reads on
 /// until the service gives its subscription to the other; some take-overs fall into the window in which the service
-/// refuses them, and subscriptions that are not stolen live for eight seconds only. Nothing is lost; what comes twice was
-/// written between the theft and the take-over; and whoever was robbed stores nothing more.
+/// refuses them, and subscriptions live for eight seconds only: before every tenth theft one ends and is
+/// followed by the next. Nothing is lost; what comes twice was written between the theft and the take-over; and whoever
+/// was robbed stores nothing more.
 #[tokio::test]
 async fn a_hundred_steals_lose_nothing_and_repeat_little() {
     const STEALS: u32 = 100;
@@ -132,17 +133,25 @@ async fn a_hundred_steals_lose_nothing_and_repeat_little() {
         let calls = kinesis.calls_of(Operation::SubscribeToShard);
         calls.iter().filter(|call| matches!(call.outcome, CallOutcome::Refused { .. })).count()
     };
+    let accepted = || kinesis.calls_of(Operation::SubscribeToShard).len() - refused();
     let journal = Journal::default();
     let seen = |worker: &str, number: u32| {
         journal.all().iter().filter(|seen| seen.worker == worker && seen.number == number).count()
     };
     let mut old: Option<Worker> = None;
-    let (mut met, mut repeated) = (0, 0);
+    let (mut met, mut repeated, mut renewed) = (0, 0, 0);
     for turn in 0..STEALS {
         let name = ["w1", "w2"][turn as usize % 2];
         let (first, last) = (turn * RECORDS, turn * RECORDS + RECORDS - 1);
         let (refused_before, length_before) = (refused(), journal.len());
         if let Some(old) = &old {
+            if turn % 10 == 5 {
+                // Its subscription comes to its end, and it goes on with another one.
+                let accepted_before = accepted();
+                kinesis.clock().advance(Duration::from_secs(9));
+                until("the old owner subscribes anew", || accepted() > accepted_before).await;
+                renewed += 1;
+            }
             let everything = kinesis.records(STREAM).unwrap().pop().unwrap().sequence_number;
             until("the old owner stores its position", || world.stored(SHARD).starts_with(&everything)).await;
             old.line.is_cut.store(true, Ordering::SeqCst);
@@ -194,6 +203,7 @@ async fn a_hundred_steals_lose_nothing_and_repeat_little() {
     assert_eq!(journal.distinct(), (STEALS * RECORDS) as usize);
     assert!(met >= 1, "the window was never met");
     assert!(repeated > 0, "both read for a while");
+    assert_eq!(renewed, 10);
     stop(&old.unwrap().handle).await;
     server.shutdown().await;
 }

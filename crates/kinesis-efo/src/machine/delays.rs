@@ -27,6 +27,12 @@ impl Ladder {
         SUBSCRIBE_INTERVAL.saturating_mul(factor).min(self.max)
     }
 
+    /// Whether the last delay was the longest, after a shorter one or another of that length.
+    pub(super) fn is_high(&self) -> bool {
+        let factor = 1_u32.checked_shl(self.steps.saturating_sub(1)).unwrap_or(u32::MAX);
+        self.steps > 1 && SUBSCRIBE_INTERVAL.saturating_mul(factor) >= self.max
+    }
+
     /// The next delay is the first one again.
     pub(super) fn reset(&mut self) {
         self.steps = 0;
@@ -46,13 +52,21 @@ mod tests {
     #[test]
     fn delays_double_from_one_second_to_the_maximum() {
         let mut ladder = Ladder::new(Duration::from_secs(30));
-        let climbed: Vec<_> = (0..8).map(|_| ladder.climb().as_secs()).collect();
-        assert_eq!(climbed, [1, 2, 4, 8, 16, 30, 30, 30]);
+        let mut climb = || (ladder.climb().as_secs(), ladder.is_high());
+        let climbed: Vec<_> = (0..8).map(|_| climb()).collect();
+        let low = [1, 2, 4, 8, 16].map(|seconds| (seconds, false));
+        assert_eq!(climbed, [&low[..], &[(30, true); 3]].concat());
         for _ in 0..100 {
             assert_eq!(ladder.climb().as_secs(), 30);
         }
         ladder.reset();
-        assert_eq!(ladder.climb().as_secs(), 1);
+        assert_eq!((ladder.climb().as_secs(), ladder.is_high()), (1, false));
+        // Of delays that never grow the second is the longest.
+        let mut flat = Ladder::new(SUBSCRIBE_INTERVAL);
+        assert_eq!(
+            [0; 3].map(|_| (flat.climb().as_secs(), flat.is_high())),
+            [(1, false), (1, true), (1, true)]
+        );
     }
 
     /// jitter only adds, at most a quarter.

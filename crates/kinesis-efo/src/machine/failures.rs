@@ -131,10 +131,17 @@ impl EfoMachine {
     fn taken_over(&mut self, now: Instant, failure: &ServiceFailure) {
         tracing::debug!(shard = %self.shard, error = %failure, "another reader took the subscription over");
         self.failed = true;
-        let lived = self.last.accepted.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
         // The other one succeeded just now, so nothing sooner can.
-        let delay = self.trouble.taken_over(lived).max(SUBSCRIBE_IN_USE);
+        let delay = self.trouble.taken_over(self.lived(now)).max(SUBSCRIBE_IN_USE);
+        if self.trouble.announce_take_overs() {
+            self.say_degraded(SUBSCRIBE, failure);
+        }
         self.rest(now, delay);
+    }
+
+    /// How long the last subscription that was accepted has lived.
+    pub(super) fn lived(&self, now: Instant) -> Duration {
+        self.last.accepted.map_or(Duration::ZERO, |at| now.saturating_duration_since(at))
     }
 
     /// SubscribeToShard or its subscription failed.

@@ -256,7 +256,7 @@ impl EfoMachine {
         (watch.since, *heard) = (now, true);
         self.worked = true;
         self.said_last = push.is_last;
-        if self.trouble.end() {
+        if self.trouble.end(self.lived(now)) {
             self.actions.push(Action::Emit(SourceEvent::Recovered));
         }
         let ended = !push.children.is_empty();

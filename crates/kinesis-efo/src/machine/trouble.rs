@@ -15,6 +15,8 @@ pub(super) struct Trouble {
     contended_after: Duration,
     since: Option<Instant>,
     announced: bool,
+    /// It was said that others take the shard over again and again, which more events do not end.
+    contested: bool,
     /// Failures that count towards giving up.
     pub(super) failures: u32,
     /// Denied calls.
@@ -32,6 +34,7 @@ impl Trouble {
             contended_after: config.max_resubscribe_interval,
             since: None,
             announced: false,
+            contested: false,
             failures: 0,
             denials: 0,
             missing: 0,
@@ -57,18 +60,30 @@ impl Trouble {
     pub(super) fn announce(&mut self, now: Instant, contended: bool) -> bool {
         let since = *self.since.get_or_insert(now);
         let after = if contended { self.contended_after } else { self.degraded_after };
-        let announce = !self.announced && now.saturating_duration_since(since) >= after;
+        let announce = !self.announced && !self.contested && now.saturating_duration_since(since) >= after;
         self.announced |= announce;
         announce
     }
 
-    /// An event came: the episode is over. Whether it had been said.
-    pub(super) fn end(&mut self) -> bool {
+    /// Whether this is the moment to say that others take the shard over again and again: once, when the delays
+    /// between have grown to the longest.
+    pub(super) fn announce_take_overs(&mut self) -> bool {
+        let announce = self.taken.is_high() && !self.contested && !self.announced;
+        self.contested |= self.taken.is_high();
+        announce
+    }
+
+    /// An event came, from a subscription that has lived for so long: the episode is over, but that of take-overs only
+    /// if it lived for long enough. Whether that is news.
+    pub(super) fn end(&mut self, lived: Duration) -> bool {
+        let said = self.announced || self.contested;
+        self.announced = false;
+        self.contested &= lived <= self.contended_after;
         self.ladder.reset();
         self.since = None;
         self.failures = 0;
         self.denials = 0;
         self.missing = 0;
-        std::mem::take(&mut self.announced)
+        said && !self.contested
     }
 }

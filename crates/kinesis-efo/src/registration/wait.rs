@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kinesis_core::aws::{FailureKind, ServiceFailure};
-use kinesis_core::backoff::{Backoff, BackoffConfig};
+use kinesis_core::backoff::Backoff;
 use tokio::time::Instant;
 
 use super::calls::{Calls, DESCRIBE, DESCRIBE_STREAM, REGISTER, Status};
@@ -15,9 +15,6 @@ use super::{ConsumerArn, RegistrationError};
 /// (<https://docs.aws.amazon.com/kinesis/latest/APIReference/API_DescribeStreamConsumer.html>); how long it goes on
 /// is bounded by [`EfoConfig::activation_timeout`](crate::EfoConfig::activation_timeout).
 const DESCRIBE_INTERVAL: Duration = Duration::from_secs(1);
-
-/// The delays after a call that failed: many workers start together, and all of them register.
-const BACKOFF: BackoffConfig = BackoffConfig::new(Duration::from_millis(500), Duration::from_secs(5));
 
 /// One run: finds the consumer, registers it if it is missing, waits until it is active.
 pub(super) struct Activation<'a> {
@@ -38,7 +35,8 @@ enum Next {
 
 impl<'a> Activation<'a> {
     pub(super) fn new(calls: Calls<'a>, gate: &'a RegisterGate, seed: u64) -> Self {
-        Self { calls, gate, begun: Instant::now(), backoff: Backoff::new(BACKOFF, seed), last: None }
+        let backoff = Backoff::new(calls.config.control_backoff(), seed);
+        Self { calls, gate, begun: Instant::now(), backoff, last: None }
     }
 
     /// Runs within the activation timeout.

@@ -168,6 +168,52 @@ async fn a_bounded_run_ends_with_the_last_attempt() {
     assert_eq!(kinesis.calls(Operation::SubscribeToShard), 5, "throttled calls do not count");
 }
 
+/// F-03: denials of the key in the stream, once reading worked: subscribing goes on more and more slowly, and the fifth
+/// in a row is told for what it is.
+#[tokio::test(start_paused = true)]
+async fn denials_in_the_stream_are_told_clearly_after_slow_tries() {
+    let kinesis = TestKinesis::builder().without(kinesis_testkit::Rule::SubscribeInUse).build();
+    let kinesis = with_stream(kinesis, 1);
+    put(&kinesis, 0..1);
+    let code = "KMSAccessDeniedException";
+    let frame = |events| Fault::in_stream(StreamPoint::AfterEvents(events), StreamFault::exception(code));
+    kinesis.faults().next(Operation::SubscribeToShard, 1, frame(1));
+    kinesis.faults().on(Operation::SubscribeToShard).always().inject(frame(0));
+    let mut reader = reader(&kinesis, StartPosition::TrimHorizon);
+    assert_eq!(read(&mut reader, 1).await.payloads, expected(0..1));
+    let error = read_to_error(&mut reader).await;
+    assert!(matches!(error, SourceError::AccessDenied { .. }) && error.is_retryable(), "{error}");
+    assert!(error.source().unwrap().to_string().contains(code), "{error}");
+    let spacing = spacing(&kinesis);
+    assert_eq!(spacing.len(), 4, "{spacing:?}");
+    assert!(spacing.iter().zip([1, 2, 4, 8]).all(|(delay, of)| is_about(*delay, of)), "{spacing:?}");
+}
+
+/// S-081: throttling in the stream, modelled or not, never ends a bounded run; other error frames do.
+#[tokio::test(start_paused = true)]
+async fn throttling_in_the_stream_does_not_count_for_a_bounded_run() {
+    for (frame, ends) in [
+        (StreamFault::exception("KMSThrottlingException"), false),
+        (StreamFault::error("ThrottlingException"), false),
+        (StreamFault::exception("InternalFailureException"), true),
+        (StreamFault::error("InternalFailure"), true),
+    ] {
+        let kinesis = TestKinesis::builder().without(kinesis_testkit::Rule::SubscribeInUse).build();
+        let kinesis = with_stream(kinesis, 1);
+        put(&kinesis, 0..1);
+        let fault = Fault::in_stream(StreamPoint::AfterEvents(0), frame.clone());
+        kinesis.faults().on(Operation::SubscribeToShard).times(5).inject(fault);
+        let mut reader = reader_with(&kinesis, StartPosition::TrimHorizon, config().max_attempts(Some(2)));
+        if ends {
+            let error = read_to_error(&mut reader).await;
+            assert!(matches!(error, SourceError::Exhausted { attempts: 2, .. }), "{frame:?}: {error}");
+        } else {
+            assert_eq!(read(&mut reader, 1).await.payloads, expected(0..1), "{frame:?}");
+            assert_eq!(kinesis.calls(Operation::SubscribeToShard), 6, "{frame:?}");
+        }
+    }
+}
+
 /// what is wrong from the beginning is said at once, with the name of the permission; what passes is waited
 /// for.
 #[tokio::test(start_paused = true)]

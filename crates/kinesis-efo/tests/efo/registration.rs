@@ -393,3 +393,19 @@ async fn an_active_consumer_without_an_arn_is_an_error() {
     assert!(matches!(error, RegistrationError::Refused { .. }), "{error}");
     assert_eq!(error.source().unwrap().to_string(), "the answer has no ARN of the consumer");
 }
+
+/// the delays between calls that fail are settings.
+#[tokio::test(start_paused = true)]
+async fn the_delays_between_failed_calls_are_settings() {
+    let (kinesis, streams) = one();
+    kinesis.faults().on(DESCRIBE).always().inject(Fault::Throttle);
+    let config = config().control_backoff_initial(4 * SECOND).control_backoff_max(8 * SECOND);
+    let source = source(kinesis.client(), config);
+    let error = source.register(&streams).await.unwrap_err();
+    assert!(matches!(error, RegistrationError::NotActive { .. }), "{error}");
+    let at: Vec<_> = kinesis.calls_of(DESCRIBE).iter().map(|call| call.elapsed).collect();
+    let delays: Vec<_> = at.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!((2 * SECOND..=4 * SECOND).contains(&delays[0]), "{delays:?}");
+    assert!(delays[1..].iter().all(|delay| (4 * SECOND..=8 * SECOND).contains(delay)), "{delays:?}");
+    assert!((7..=15).contains(&delays.len()), "{delays:?}");
+}

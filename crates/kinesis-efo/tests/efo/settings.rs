@@ -17,6 +17,8 @@ fn defaults_are_as_documented() {
         activation_timeout,
         parallel_registrations,
         control_timeout,
+        control_backoff_initial,
+        control_backoff_max,
         subscribe_timeout,
         silence_timeout,
         stall_tolerance,
@@ -31,6 +33,7 @@ fn defaults_are_as_documented() {
     assert_eq!((consumer.as_str(), tags.len()), ("", 0));
     assert_eq!((activation_timeout, parallel_registrations), (60 * SECOND, 5));
     assert_eq!((control_timeout, subscribe_timeout), (10 * SECOND, 10 * SECOND));
+    assert_eq!((control_backoff_initial, control_backoff_max), (500 * MS, 5 * SECOND));
     assert_eq!((silence_timeout, stall_tolerance), (35 * SECOND, SECOND));
     assert_eq!((max_resubscribe_interval, degraded_after), (30 * SECOND, 10 * SECOND));
     assert_eq!((max_attempts, denied_attempts), (None, 5));
@@ -65,6 +68,9 @@ async fn settings_out_of_range_are_refused_by_name() {
         ("activation_timeout", config().activation_timeout(Duration::ZERO)),
         ("activation_timeout", config().activation_timeout(day + MS)),
         ("control_timeout", config().control_timeout(Duration::ZERO)),
+        ("control_backoff_initial", config().control_backoff_initial(Duration::ZERO)),
+        ("control_backoff_max", config().control_backoff_max(499 * MS)),
+        ("control_backoff_max", config().control_backoff_max(day + MS)),
         ("subscribe_timeout", config().subscribe_timeout(Duration::ZERO)),
         ("subscribe_timeout", config().subscribe_timeout(301 * SECOND)),
         ("silence_timeout", config().silence_timeout(Duration::ZERO)),

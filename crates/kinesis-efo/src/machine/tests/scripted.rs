@@ -132,6 +132,34 @@ fn take_overs_escalate_although_there_were_events() {
     assert!(is_about(delay, 5), "{delay:?}");
 }
 
+/// S-102: a shard that others take over again and again is said once, when the delays are the longest; that it is over,
+/// when a subscription has lasted. The next such episode is said again.
+#[test]
+fn endless_take_overs_are_said_once() {
+    let mut run = Run::new(StartPosition::TrimHorizon, &config());
+    let mut number = 0;
+    // The last take-over of an episode is the first of the next one.
+    for said_at in [5, 4] {
+        for turn in 0..20 {
+            run.open();
+            run.pass(6 * SECOND);
+            number += 1;
+            run.step(pushed(&[number], number, 0));
+            run.close(Some(code("ResourceInUseException")));
+            let expected = [format!("records {number}"), "degraded".to_owned()];
+            assert_eq!(run.story(), expected[..if turn == said_at { 2 } else { 1 }], "turn {turn}");
+        }
+        run.open();
+        for seconds in [30, 1] {
+            run.pass(seconds * SECOND);
+            run.step(pushed(&[], number, 0));
+        }
+        run.close(Some(code("ResourceInUseException")));
+        let progress = format!("progress {number}");
+        assert_eq!(run.story(), [&progress, "recovered", &progress]);
+    }
+}
+
 /// F-17: children end a shard at once; nothing to go on after ends it if the stream then ends in order, and only then.
 #[test]
 fn the_end_of_a_shard_is_told_from_an_end_of_the_stream() {

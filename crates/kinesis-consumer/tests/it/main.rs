@@ -35,6 +35,8 @@ mod shutdown;
 #[cfg(test)]
 mod sources;
 #[cfg(test)]
+mod start;
+#[cfg(test)]
 #[cfg(all(feature = "default-https-client", feature = "efo"))]
 mod steal;
 #[cfg(test)]

@@ -1,4 +1,5 @@
 //! The lease task on its own thread, on real time: results are asserted, never durations.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod common;
 

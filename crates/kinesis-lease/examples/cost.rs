@@ -238,7 +238,9 @@ pub(crate) async fn measure(
             }
         });
     }
-    tokio::time::sleep(Duration::from_secs(40)).await;
+    // Who is left without a lease takes what it sees standing still first, and then it is asked for, in vain.
+    let settling = if workers > leases { 240 } else { 40 };
+    tokio::time::sleep(Duration::from_secs(settling)).await;
     let before = store.counts.read();
     tokio::time::sleep(time).await;
     let after = store.counts.read();

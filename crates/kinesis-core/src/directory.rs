@@ -135,6 +135,18 @@ pub enum DirectoryError {
         #[source]
         source: BoxError,
     },
+    /// The service refuses the call because the account makes too many of that kind right now.
+    #[error("{action} on stream {stream} is throttled")]
+    #[non_exhaustive]
+    Throttled {
+        /// The stream.
+        stream: StreamRef,
+        /// The API call.
+        action: &'static str,
+        /// The service's answer.
+        #[source]
+        source: BoxError,
+    },
     /// The service or the way to it does not work right now.
     #[error("{action} on stream {stream} failed")]
     #[non_exhaustive]
@@ -160,6 +172,11 @@ impl DirectoryError {
         Self::AccessDenied { stream, action, source: source.into() }
     }
 
+    /// A call too many.
+    pub fn throttled(stream: StreamRef, action: &'static str, source: impl Into<BoxError>) -> Self {
+        Self::Throttled { stream, action, source: source.into() }
+    }
+
     /// A failed call.
     pub fn unavailable(stream: StreamRef, action: &'static str, source: impl Into<BoxError>) -> Self {
         Self::Unavailable { stream, action, source: source.into() }
@@ -168,7 +185,13 @@ impl DirectoryError {
     /// Whether the same call can succeed later without anybody changing anything.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
-        matches!(self, Self::Unavailable { .. })
+        matches!(self, Self::Throttled { .. } | Self::Unavailable { .. })
+    }
+
+    /// Whether it helps to wait: the service works, and there were too many calls.
+    #[must_use]
+    pub fn is_throttled(&self) -> bool {
+        matches!(self, Self::Throttled { .. })
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kinesis_core::Checkpoint;
 use kinesis_core::directory::DirectoryError;
-use kinesis_core::lease::StoreError;
+use kinesis_core::lease::{StoreError, TenureToken};
 
 use crate::{ConfigError, Coordination, RegimeSighting};
 
@@ -45,14 +45,18 @@ pub enum StartError {
         /// The stream that the leases were made for.
         theirs: String,
     },
-    /// A worker that lives holds a lease under the name of this one.
-    #[error("a live worker with the same name, {worker}, holds {key}")]
+    /// A worker that lives holds a lease under the name of this one: give each worker its own name, or stop the other.
+    #[error("a live worker with the same name, {worker}, holds {key} with {}; this one is process {process}", mark(*.token))]
     #[non_exhaustive]
     Namesake {
         /// The name.
         worker: kinesis_core::WorkerId,
         /// A lease that the other one holds.
         key: Box<kinesis_core::lease::LeaseKey>,
+        /// The token of its tenure, as it stands in the row; a worker of the KCL has none.
+        token: Option<TenureToken>,
+        /// The process that was to start.
+        process: u32,
     },
     /// The setting `coordination` contradicts what is in the table.
     #[error("coordination = {setting} does not go together with the lease table: {found}")]
@@ -88,6 +92,12 @@ impl StartError {
             | Self::Thread(_) => false,
         }
     }
+}
+
+/// What tells a tenure from another one: the first digits of its token.
+pub(crate) fn mark(token: Option<TenureToken>) -> String {
+    const DIGITS: usize = 8;
+    token.map_or_else(|| "no token".to_owned(), |token| format!("token {:.DIGITS$}", token.to_string()))
 }
 
 /// Why something could not be done with a lease.

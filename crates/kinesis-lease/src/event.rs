@@ -8,6 +8,7 @@ use kinesis_core::directory::DirectoryError;
 use kinesis_core::lease::{LeaseKey, StoreError, TenureToken};
 use kinesis_core::{Checkpoint, HashKeyRange, WorkerId};
 
+use crate::error::mark;
 use crate::{RegimeSighting, Tenure};
 
 /// Something that the consumer has to act upon, or should know.
@@ -107,13 +108,21 @@ pub enum LeaseWarning {
     Hole(HashKeyRange),
     /// Another worker that lives holds leases under the name of this one. Neither loses data, as every tenure has a
     /// token of its own, but both count as one, so that the leases are shared unevenly: give each worker its own name.
-    #[error("another worker uses the name {worker}, too")]
+    #[error(
+        "another worker uses the name {worker}, too: it holds {key} with {}; this one holds {}",
+        mark(*.token),
+        .ours.map_or_else(|| "nothing".to_owned(), |ours| format!("a lease with {}", mark(Some(ours))))
+    )]
     #[non_exhaustive]
     Namesake {
         /// The name.
         worker: WorkerId,
-        /// A lease that the other one holds.
+        /// A lease that the other one holds, or its row as a worker.
         key: LeaseKey,
+        /// The token of its tenure, as it stands in the row; a worker of the KCL has none.
+        token: Option<TenureToken>,
+        /// The token of a lease that this one holds, if it holds any.
+        ours: Option<TenureToken>,
     },
     /// A worker of the KCL holds a lease, but this worker shares leases natively: it takes nothing from the other, which
     /// takes from us. Restart with `coordination = kcl_compatible` (or without the setting) to share with it. Told once.

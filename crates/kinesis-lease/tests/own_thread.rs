@@ -1,8 +1,10 @@
 //! The lease task on its own thread, on real time: results are asserted, never durations.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod common;
 
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
+use std::time::Duration;
 
 use common::*;
 use kinesis_lease::{HeartbeatMode, LeaseConfig, LeaseStoreSource};
@@ -12,10 +14,9 @@ fn config() -> LeaseConfig {
     LeaseConfig::default().expiry(millis(2_000)).heartbeat_interval(millis(300)).look_interval(millis(200))
 }
 
-/// S-047: a handler that blocks the runtime's only thread for three expiries loses no lease, while another worker
+/// Three leases survive when everything that runs tasks is held up by `block` for three expiries, while another worker
 /// looks for something to take.
-#[tokio::test(flavor = "current_thread")]
-async fn a_handler_that_blocks_the_only_thread_loses_no_lease() {
+async fn no_lease_is_lost(block: impl AsyncFnOnce(Duration)) {
     let store = FaultyStore::default();
     let directory = FakeDirectory::open(3);
     let start = |name| {
@@ -29,7 +30,7 @@ async fn a_handler_that_blocks_the_only_thread_loses_no_lease() {
     }
     let before: Vec<u64> = (0..3).map(|number| store.row(number).counter).collect();
     let (second, _others) = start("b").await.unwrap();
-    std::thread::sleep(config().expiry * 3);
+    block(config().expiry * 3).await;
     assert!(held.iter().all(|tenure| !tenure.ownership().is_lost()));
     for tenure in &held {
         tenure.checkpoint(at(5)).await.unwrap();
@@ -41,6 +42,34 @@ async fn a_handler_that_blocks_the_only_thread_loses_no_lease() {
     }
     assert!(first.shutdown(secs(10)).await.is_complete());
     second.shutdown(secs(10)).await;
+}
+
+/// S-047: a handler that blocks the runtime's only thread for three expiries loses no lease.
+#[tokio::test(flavor = "current_thread")]
+async fn a_handler_that_blocks_the_only_thread_loses_no_lease() {
+    no_lease_is_lost(async |time| std::thread::sleep(time)).await;
+}
+
+/// S-047: nor do handlers that block both workers of a runtime at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn handlers_that_block_every_worker_of_the_runtime_lose_no_lease() {
+    no_lease_is_lost(async |time| {
+        // They meet, so that no worker is left to run anything else; the thread of the test is no worker.
+        let meeting = Arc::new(Barrier::new(3));
+        let handlers = [(); 2].map(|()| {
+            let meeting = Arc::clone(&meeting);
+            tokio::spawn(async move {
+                meeting.wait();
+                std::thread::sleep(time);
+            })
+        });
+        meeting.wait();
+        std::thread::sleep(time);
+        for handler in handlers {
+            handler.await.unwrap();
+        }
+    })
+    .await;
 }
 
 /// S-004: the thread and its store are gone after a shutdown, and soon after a drop.

@@ -245,10 +245,14 @@ async fn namesakes(beats: bool) {
     tokio::time::sleep(secs(7)).await;
     let before = tokio::time::Instant::now();
     let error = builder(store.clone(), &directory, "same").start().await.unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "a live worker with the same name, same, holds billing:orders/shardId-000000000000"
+    let token = store.row(0).token.unwrap().to_string();
+    let expected = format!(
+        "a live worker with the same name, same, holds billing:orders/shardId-000000000000 with token {}; this one is \
+         process {}",
+        &token[..8],
+        std::process::id()
     );
+    assert_eq!(error.to_string(), expected);
     assert!(!error.is_retryable() && before.elapsed() <= secs(5), "{:?}", before.elapsed());
     drop((first, events));
     let before = tokio::time::Instant::now();

@@ -269,7 +269,7 @@ async fn the_children_of_an_end_without_children_are_listed() {
     assert_eq!(directory.log.count("ListShards"), 2);
 }
 
-/// S-015: a store that is gone for longer than a holder may believe ends the tenure with an event and a count; when
+/// S-015, S-190: a store that is gone for longer than a holder may believe ends the tenure with an event and a count; when
 /// it is back, the lease is taken as a new tenure.
 #[tokio::test(start_paused = true)]
 async fn an_outage_of_the_store_ends_the_tenure_in_time() {

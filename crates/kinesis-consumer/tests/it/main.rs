@@ -40,6 +40,8 @@ mod shutdown;
 #[cfg(test)]
 mod sources;
 #[cfg(test)]
+mod start;
+#[cfg(test)]
 mod start_up;
 #[cfg(test)]
 #[cfg(all(feature = "default-https-client", feature = "efo"))]

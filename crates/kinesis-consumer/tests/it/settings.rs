@@ -130,8 +130,8 @@ async fn unusable_settings_are_refused_at_build() {
     }
 }
 
-/// S-024: the worker's default name has the host's name and the process id, differs between two consumers, and can be
-/// set.
+/// S-024: the worker's default name has the host's name, the process id and eight random hexadecimal digits, differs between
+/// two consumers, and can be set.
 #[tokio::test(start_paused = true)]
 async fn the_default_worker_name_is_host_and_process() {
     let world = World::new(2);
@@ -146,7 +146,12 @@ async fn the_default_worker_name_is_host_and_process() {
     let owners = || -> Vec<String> { world.owners().into_iter().filter_map(|(_, owner)| owner).collect() };
     eventually(|| owners().len() == 2 && owners()[0] != owners()[1]).await;
     for owner in owners() {
-        assert!(owner.contains(&format!("-{}-", std::process::id())), "{owner}");
+        let (rest, digits) = owner.rsplit_once('-').unwrap();
+        let (host, process) = rest.rsplit_once('-').unwrap();
+        assert!(!host.is_empty(), "{owner}");
+        assert_eq!(process, std::process::id().to_string(), "{owner}");
+        let is_hex = |digit: u8| matches!(digit, b'0'..=b'9' | b'a'..=b'f');
+        assert!(digits.len() == 8 && digits.bytes().all(is_hex), "{owner}");
     }
     tokio::join!(stop(&one), stop(&two));
     let named = build().worker_id("me").build().unwrap().spawn();

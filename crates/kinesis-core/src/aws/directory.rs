@@ -102,6 +102,7 @@ fn directory_error(stream: &StreamRef, action: &'static str, failure: ServiceFai
     match failure.kind() {
         FailureKind::NotFound => DirectoryError::stream_not_found(stream, action, failure),
         FailureKind::AccessDenied => DirectoryError::access_denied(stream, action, failure),
+        FailureKind::Throttled => DirectoryError::throttled(stream, action, failure),
         _ => DirectoryError::unavailable(stream, action, failure),
     }
 }

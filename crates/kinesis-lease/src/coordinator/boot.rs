@@ -195,13 +195,14 @@ async fn stage(done: oneshot::Receiver<Stage<()>>) -> Stage<()> {
 pub(super) struct FirstLook {
     position: StartPosition,
     margin: Duration,
+    seed: u64,
 }
 
 impl FirstLook {
-    pub(super) fn new(position: StartPosition, margin: Duration) -> Result<Self, ConfigError> {
+    pub(super) fn new(position: StartPosition, margin: Duration, seed: u64) -> Result<Self, ConfigError> {
         match position {
             StartPosition::TrimHorizon | StartPosition::Latest | StartPosition::AtTimestamp { .. } => {
-                Ok(Self { position, margin })
+                Ok(Self { position, margin, seed })
             }
             other => {
                 let problem = format!("`{other}` is a place in one shard, not in a whole stream");
@@ -213,8 +214,8 @@ impl FirstLook {
     async fn look(self, directory: &Directory) -> Stage<Found> {
         let stream = &directory.stream;
         let calls = &directory.directory;
-        let describe = directory.limited("DescribeStreamSummary", calls.describe_stream(stream));
-        let description = describe.await.map_err(StartError::Directory)?;
+        let describe = || directory.limited("DescribeStreamSummary", calls.describe_stream(stream));
+        let description = Directory::patiently(self.seed, describe).await.map_err(StartError::Directory)?;
         if !description.readable {
             return Err(StartError::NotReadable(stream.clone()));
         }
@@ -225,17 +226,18 @@ impl FirstLook {
                 // One call less, where the service lets an account make 20 a second.
                 let time = match description.described_at {
                     Some(time) => time,
-                    None => directory
-                        .limited("DescribeStreamSummary", calls.server_time(stream))
-                        .await
-                        .map_err(StartError::Directory)?,
+                    None => {
+                        let time = || directory.limited("DescribeStreamSummary", calls.server_time(stream));
+                        Directory::patiently(self.seed, time).await.map_err(StartError::Directory)?
+                    }
                 };
                 Start::Latest { anchor: time.minus(self.margin) }
             }
             StartPosition::AtTimestamp { timestamp } => Start::AtTimestamp { anchor: timestamp },
             _ => Start::TrimHorizon,
         };
-        let shards = directory.list().await.map_err(StartError::Directory)?;
+        let list = || directory.list();
+        let shards = Directory::patiently(self.seed, list).await.map_err(StartError::Directory)?;
         Ok(Found { shards, start, identity: StreamIdentity::of(stream, &description) })
     }
 }

@@ -130,7 +130,7 @@ impl CoordinatorBuilder {
         random.seed(random.get_seed() ^ salt);
 
         let directory = Directory { directory: self.directory, stream: self.stream.clone() };
-        let first = FirstLook::new(self.start_position, self.latest_margin)?;
+        let first = FirstLook::new(self.start_position, self.latest_margin, random.get_seed())?;
         let (commands, command_receiver) = mpsc::channel(COMMANDS);
         let (discover, asked) = mpsc::channel(LISTINGS);
         let (events, event_receiver) = EventSender::channel();

@@ -7,7 +7,7 @@ use kinesis_core::StreamRef;
 use kinesis_core::backoff::{Backoff, BackoffConfig};
 use kinesis_core::directory::{DirectoryError, ShardDirectory, ShardInfo};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::command::{Command, Waiting};
 
@@ -15,6 +15,10 @@ use super::command::{Command, Waiting};
 const CALL_LIMIT: Duration = Duration::from_secs(60);
 /// The first delay after a listing that failed; it grows up to the discovery interval.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
+/// For so long a start tries calls again that are refused because there are too many,
+const START_PATIENCE: Duration = Duration::from_secs(30);
+/// so far apart at the most.
+const START_RETRY: Duration = Duration::from_secs(4);
 
 /// The interval is longer by up to this part of it.
 const JITTER: f64 = 0.02;
@@ -35,6 +39,29 @@ impl Directory {
         match timeout(CALL_LIMIT, call).await {
             Ok(result) => result.map_err(Arc::new),
             Err(late) => Err(Arc::new(DirectoryError::unavailable(self.stream.clone(), action, late))),
+        }
+    }
+
+    /// Makes a call of a start. Many workers may start at the same moment, and the rates of the service are those of the
+    /// whole account: what is refused because of them is tried again for a while, at times that differ from worker to
+    /// worker.
+    pub(super) async fn patiently<T, F>(
+        seed: u64,
+        call: impl Fn() -> F + Send,
+    ) -> Result<T, Arc<DirectoryError>>
+    where
+        F: Future<Output = Result<T, Arc<DirectoryError>>> + Send,
+    {
+        let mut backoff = Backoff::new(BackoffConfig::new(FIRST_RETRY, START_RETRY), seed);
+        let end = Instant::now() + START_PATIENCE;
+        loop {
+            match call().await {
+                Err(error) if error.is_throttled() && Instant::now() < end => {
+                    tracing::info!(error = %error, "too many workers start at the same time, trying again");
+                    sleep(backoff.next_delay()).await;
+                }
+                result => return result,
+            }
         }
     }
 

@@ -70,7 +70,12 @@ pub(super) async fn watch(
         if let Some(key) = moved.or(begun) {
             // A lease says more than the worker's row that keeps it.
             let key = rows.keys().copied().find(|key| !worker_row::is_one(key)).unwrap_or(key);
-            return Err(StartError::Namesake { worker: name.clone(), key: Box::new(key.clone()) });
+            return Err(StartError::Namesake {
+                worker: name.clone(),
+                key: Box::new(key.clone()),
+                token: rows[key].token,
+                process: std::process::id(),
+            });
         }
     }
     Ok(still.into_values().map(|row| (row, began)).collect())

@@ -51,7 +51,7 @@ use super::held::Held;
 use super::observe::Seen;
 use super::{Machine, Phase, Purpose, retry_delay};
 use crate::mutant::{self, Mutant};
-use crate::{LeaseConfig, LeaseWarning, ops, worker_row};
+use crate::{LeaseConfig, ops, worker_row};
 
 /// How often a load is stored in the time over which it is averaged, where nothing else writes its row.
 const LOADS_PER_WINDOW: u32 = 4;
@@ -285,10 +285,11 @@ impl Machine {
             return;
         };
         let is_news = owner == self.me && !ours && life.shows_namesake(&row);
-        let key = row.key.clone();
+        let other = row.clone();
         life.update(row, now, told_at);
         if is_news {
-            self.warn(LeaseWarning::Namesake { worker: owner, key });
+            let warning = self.namesake(&other);
+            self.warn(warning);
         }
     }
 

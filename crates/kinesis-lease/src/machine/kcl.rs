@@ -136,10 +136,6 @@ impl Machine {
         if !view.beside_java {
             view.very_old.extend(orphans);
         }
-        if !of_all && !view.addressed.is_empty() && mine < target.min(room) {
-            // What was asked for has come: the next one can be asked for.
-            self.want_look();
-        }
         let mut taken: Vec<LeaseKey> = view.addressed.drain(..).chain(view.overdue.drain(..)).collect();
         let mut left = false;
         self.random.shuffle(&mut view.free);
@@ -336,11 +332,10 @@ impl Machine {
         if !without_token || !same_owner || ours || row.counter <= seen.row.counter {
             return;
         }
-        let (worker, key) = (owner.clone(), row.key.clone());
         let warning = match self.kcl.coordination {
-            Coordination::KclCompatible if worker == self.me => LeaseWarning::Namesake { worker, key },
+            Coordination::KclCompatible if *owner == self.me => self.namesake(row),
             Coordination::KclCompatible => return,
-            Coordination::Native => LeaseWarning::KclWorker { worker, key },
+            Coordination::Native => LeaseWarning::KclWorker { worker: owner.clone(), key: row.key.clone() },
         };
         self.kcl.told = true;
         self.warn(warning);

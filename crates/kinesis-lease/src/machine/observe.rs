@@ -137,8 +137,18 @@ impl Machine {
             return;
         }
         if self.seen.get_mut(&row.key).is_some_and(|seen| seen.shows_namesake(row)) {
-            let (worker, key) = (self.me.clone(), row.key.clone());
-            self.warn(LeaseWarning::Namesake { worker, key });
+            let warning = self.namesake(row);
+            self.warn(warning);
+        }
+    }
+
+    /// Another worker of our name has a row.
+    pub(super) fn namesake(&self, row: &Lease) -> LeaseWarning {
+        LeaseWarning::Namesake {
+            worker: self.me.clone(),
+            key: row.key.clone(),
+            token: row.token,
+            ours: self.held.values().next().map(|held| held.token),
         }
     }
 

@@ -31,6 +31,8 @@ pub(super) struct Watch {
     unowned_since: BTreeMap<u32, Duration>,
     epochs: BTreeMap<u32, u64>,
     tokens: BTreeSet<TenureToken>,
+    /// How often each shard was begun with.
+    begins: BTreeMap<u32, u32>,
 }
 
 impl Watch {
@@ -57,6 +59,7 @@ impl Watch {
     pub(super) fn begun(&mut self, shard: u32, epoch: u64, token: TenureToken) {
         self.tokens.insert(token);
         self.epochs.insert(shard, epoch);
+        *self.begins.entry(shard).or_default() += 1;
     }
 
     fn faults_since(&self, since: Duration) -> u32 {
@@ -326,6 +329,12 @@ impl Fleet {
     #[cfg(test)]
     pub(crate) fn spread(&self) -> Vec<usize> {
         self.workers.values().map(|worker| worker.believes.len()).collect()
+    }
+
+    /// How often each shard was begun with since this was asked for last.
+    #[cfg(test)]
+    pub(crate) fn take_begins(&mut self) -> BTreeMap<u32, u32> {
+        std::mem::take(&mut self.watch.begins)
     }
 
     /// Shards that can be worked on and that nobody works on.

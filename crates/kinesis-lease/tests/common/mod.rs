@@ -155,6 +155,7 @@ pub(crate) enum Fault {
 }
 
 type Chooser = dyn FnMut(&LeaseWrite) -> Option<Fault> + Send;
+type ReadChooser = dyn FnMut() -> Option<Fault> + Send;
 
 /// Memory with a log and faults.
 #[derive(Clone, Default)]
@@ -163,6 +164,8 @@ pub(crate) struct FaultyStore {
     pub(crate) log: Log,
     pub(crate) scan_fault: Arc<Mutex<Option<Fault>>>,
     pub(crate) get_fault: Arc<Mutex<Option<Fault>>>,
+    /// Beside those two, for each read anew.
+    pub(crate) read_fault: Arc<Mutex<Option<Box<ReadChooser>>>>,
     pub(crate) apply_fault: Arc<Mutex<Option<Box<Chooser>>>>,
 }
 
@@ -177,7 +180,17 @@ impl FaultyStore {
         *self.apply_fault.lock().unwrap() = Some(Box::new(choose));
     }
 
+    pub(crate) fn on_read(&self, choose: impl FnMut() -> Option<Fault> + Send + 'static) {
+        *self.read_fault.lock().unwrap() = Some(Box::new(choose));
+    }
+
+    fn fault_of_read(&self, set: &Mutex<Option<Fault>>) -> Option<Fault> {
+        let set = *set.lock().unwrap();
+        set.or_else(|| self.read_fault.lock().unwrap().as_mut().and_then(|choose| choose()))
+    }
+
     pub(crate) fn heal(&self) {
+        *self.read_fault.lock().unwrap() = None;
         *self.apply_fault.lock().unwrap() = None;
         *self.scan_fault.lock().unwrap() = None;
         *self.get_fault.lock().unwrap() = None;
@@ -221,8 +234,7 @@ impl LeaseStore for FaultyStore {
 
     async fn get(&self, keys: &[LeaseKey]) -> Result<Vec<Option<Lease>>, StoreError> {
         self.log.push("get");
-        let fault = *self.get_fault.lock().unwrap();
-        match fault {
+        match self.fault_of_read(&self.get_fault) {
             Some(fault) => fail(fault, self.memory.get(keys)).await?,
             None => self.memory.get(keys).await,
         }
@@ -230,8 +242,7 @@ impl LeaseStore for FaultyStore {
 
     async fn scan(&self, request: &ScanRequest) -> Result<ScanPage, StoreError> {
         self.log.push("scan");
-        let fault = *self.scan_fault.lock().unwrap();
-        match fault {
+        match self.fault_of_read(&self.scan_fault) {
             Some(fault) => fail(fault, self.memory.scan(request)).await?,
             None => self.memory.scan(request).await,
         }

@@ -128,7 +128,7 @@ async fn java_takes(table: &Table, number: u32) {
     call.send().await.unwrap();
 }
 
-/// S-041, S-190: a worker from whom Java has taken a lease learns it, though its token is still in the row.
+/// S-041: a worker from whom Java has taken a lease learns it, though its token is still in the row.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_that_java_takes_is_lost() {
     let (table, store) = single_stream().await;

@@ -156,8 +156,13 @@ fn a_second_worker_of_our_name_is_told() {
         moves(&mut bench, "me");
     }
     assert_eq!(bench.row(0).counter, 11, "renewed by itself");
-    let warned = bench.told.iter().filter(|told| format!("{told:?}").contains("Namesake")).count();
-    assert_eq!(warned, 1);
+    let ours = bench.row(0).token.unwrap().to_string();
+    let expected = format!(
+        "another worker uses the name me, too: it holds {} with token 00000000; this one holds a lease with token {}",
+        row_of("me"),
+        &ours[..8]
+    );
+    assert_eq!(bench.warnings(), [expected]);
     // Once the other is gone, its row is ours.
     bench.run(millis(20_000));
     let row = &bench.rows[&row_of("me")];

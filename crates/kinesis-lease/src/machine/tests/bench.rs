@@ -178,6 +178,14 @@ impl Bench {
         self.told.iter().filter_map(lost).collect()
     }
 
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let warned = |action: &Action| match action {
+            Action::Warn(warning) => Some(warning.to_string()),
+            _ => None,
+        };
+        self.told.iter().filter_map(warned).collect()
+    }
+
     pub(super) fn hand_overs(&self) -> Vec<(u32, Duration)> {
         let asked = |action: &Action| match action {
             Action::HandOver { key, deadline, .. } => Some((number(key), *deadline - self.start)),

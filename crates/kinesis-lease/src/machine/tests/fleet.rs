@@ -1,6 +1,6 @@
 //! What a whole fleet must do, whatever happens to its members.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::LeaseConfig;
@@ -83,6 +83,73 @@ fn few_leases_move_when_the_fleet_changes() {
     fleet.run(secs(40));
     assert_balanced(&fleet, 48, "12 workers again");
     assert_stable(&mut fleet, "12 workers again");
+}
+
+/// Lets the fleet live until 160 shards are spread evenly within one, for ten expiries at most, and returns how often each
+/// was begun with.
+fn until_even(fleet: &mut Fleet, what: &str) -> BTreeMap<u32, u32> {
+    let end = fleet.now + secs(100);
+    let is_even = |fleet: &Fleet| {
+        let spread = fleet.spread();
+        let (least, most) = (160 / spread.len(), 160_usize.div_ceil(spread.len()));
+        spread.iter().sum::<usize>() == 160 && spread.iter().all(|count| (least..=most).contains(count))
+    };
+    while fleet.now < end && !is_even(fleet) {
+        fleet.run(secs(1));
+    }
+    assert!(is_even(fleet), "{what}: {:?}", fleet.spread());
+    fleet.take_begins()
+}
+
+/// What moved, each lease once.
+fn moved_once(begins: &BTreeMap<u32, u32>, what: &str) -> usize {
+    assert!(begins.values().all(|count| *count == 1), "{what}: a lease moved twice: {begins:?}");
+    begins.len()
+}
+
+/// F-23: 160 shards and 20 workers that start one after the other, of which five stop hard and start again. Each time it is
+/// even again within ten expiries. When workers join no more leases move than have to, and none twice.
+#[test]
+fn each_change_of_a_large_fleet_moves_few_leases() {
+    let mut fleet = fleet(5, 160, Faults::NONE);
+    for workers in 1..=20 {
+        fleet.add_worker();
+        let what = format!("{workers} workers");
+        let begins = until_even(&mut fleet, &what);
+        assert_eq!(moved_once(&begins, &what), 160 / workers, "{what}");
+    }
+    for worker in fleet.workers().into_iter().take(5) {
+        fleet.crash(worker);
+    }
+    let begins = until_even(&mut fleet, "15 workers");
+    // The dead go one by one, and those that are still to go count. So some of the 40 leases of the dead are nobody's part
+    // at first; who looks next takes them all, and hands some on.
+    assert!(begins.len() <= 50 && begins.values().all(|count| *count <= 2), "{begins:?}");
+    assert!((40..=60).contains(&begins.values().sum::<u32>()), "{begins:?}");
+    for _ in 0..5 {
+        fleet.add_worker();
+    }
+    let begins = until_even(&mut fleet, "20 workers again");
+    // 8 for each, and those who start at once get in each other's way a little.
+    let moved = moved_once(&begins, "20 workers again");
+    assert!((40..=42).contains(&moved), "{moved} moved");
+    assert_stable(&mut fleet, "20 workers again");
+    assert_eq!(fleet.coverage.cut_short, 0, "a lease was lost although every hand-over was answered");
+}
+
+/// F-23: of 20 workers that start at once the first takes all 160 leases, as it knows of nobody else; the others ask it for
+/// their parts, and nobody is robbed or asked twice.
+#[test]
+fn many_workers_that_start_at_once_do_not_rob_each_other() {
+    let mut fleet = fleet(1, 160, Faults::NONE);
+    for _ in 0..20 {
+        fleet.add_worker();
+    }
+    let begins = until_even(&mut fleet, "at once");
+    let moved = begins.values().filter(|count| **count == 2).count();
+    assert_eq!((begins.len(), moved, begins.values().max()), (160, 152, Some(&2)));
+    assert_eq!((fleet.coverage.steals, fleet.coverage.cut_short), (0, 0));
+    assert_stable(&mut fleet, "at once");
 }
 
 /// Which of the shards get no owner in time. (What has got one may be on its way to another a moment later.)

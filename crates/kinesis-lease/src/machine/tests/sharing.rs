@@ -49,6 +49,29 @@ fn the_worker_that_asked_begins_after_the_release() {
     assert_eq!(bench.rows[&asked.key].checkpoint, at(8));
 }
 
+/// A lease that moves under our name and is not ours is that of a second worker: it keeps it, and the warning names the
+/// tenures of both.
+#[test]
+fn a_second_worker_of_our_name_keeps_its_leases_and_is_told() {
+    let token = TenureToken::from_random(0x1a2b_3c4d << 96);
+    let mut theirs = owned(1, "me");
+    theirs.token = Some(token);
+    let mut bench = Bench::new([fresh(0), theirs]);
+    let ours = bench.only_token().to_string();
+    for _ in 0..30 {
+        let renewal = ops::renew(bench.row(1), token);
+        bench.change(&renewal);
+        bench.look();
+    }
+    let expected = format!(
+        "another worker uses the name me, too: it holds {} with token 1a2b3c4d; this one holds a lease with token {}",
+        key(1),
+        &ours[..8]
+    );
+    assert_eq!(bench.warnings(), [expected]);
+    assert_eq!((bench.acquired(), bench.row(1).epoch), (vec![], 3));
+}
+
 /// A holder that does not release in time loses the lease to the one that asked, without a gap.
 #[test]
 fn an_overrun_hand_over_is_ended_by_the_machine() {

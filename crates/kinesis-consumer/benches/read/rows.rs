@@ -1,7 +1,6 @@
 //! All cases, each as a process of its own.
 
 use std::collections::BTreeMap;
-use std::iter;
 
 use serde_json::{Value, json};
 

@@ -42,8 +42,6 @@ mod sources;
 #[cfg(test)]
 mod start;
 #[cfg(test)]
-mod start_up;
-#[cfg(test)]
 #[cfg(all(feature = "default-https-client", feature = "efo"))]
 mod steal;
 #[cfg(test)]

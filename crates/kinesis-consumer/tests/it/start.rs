@@ -10,14 +10,17 @@ use kinesis_core::{StartPosition, WorkerId};
 use kinesis_testkit::{Call, Operation, Outcome, TestKinesis, scenarios};
 use tokio::time::Instant;
 
-use crate::common::{APPLICATION, STREAM};
+use crate::common::{APPLICATION, Journal, STREAM, World, eventually, stop};
 
-/// 200 open shards and 1,800 closed ones: two pages.
+const WORKERS: usize = 20;
+/// So many shards are open.
+const OPEN: usize = 200;
+/// With 1,800 closed ones.
 const PAGES: usize = 2;
 
 fn long_history() -> TestKinesis {
     let kinesis = TestKinesis::new();
-    scenarios::long_history(&kinesis, STREAM, 200, 1_800).unwrap();
+    scenarios::long_history(&kinesis, STREAM, OPEN, 1_800).unwrap();
     kinesis
 }
 
@@ -55,13 +58,13 @@ fn most_in_a_second(calls: &[Call]) -> usize {
 #[tokio::test(start_paused = true)]
 async fn workers_that_start_together_list_the_shards_once_a_minute_each() {
     let kinesis = long_history();
-    let running = start(&kinesis, 20).await;
+    let running = start(&kinesis, WORKERS).await;
     let lists = kinesis.calls_of(Operation::ListShards);
-    assert_eq!((lists.len(), refused(&lists)), (20 * PAGES, 0));
+    assert_eq!((lists.len(), refused(&lists)), (WORKERS * PAGES, 0));
     tokio::time::sleep(Duration::from_secs(125)).await;
     let lists = kinesis.calls_of(Operation::ListShards);
-    assert_eq!((lists.len(), refused(&lists)), (3 * 20 * PAGES, 0));
-    assert!(most_in_a_second(&lists) <= 20 * PAGES, "{}", most_in_a_second(&lists));
+    assert_eq!((lists.len(), refused(&lists)), (3 * WORKERS * PAGES, 0));
+    assert!(most_in_a_second(&lists) <= WORKERS * PAGES, "{}", most_in_a_second(&lists));
     drop(running);
 }
 
@@ -69,15 +72,15 @@ async fn workers_that_start_together_list_the_shards_once_a_minute_each() {
 /// fails none.
 #[tokio::test(start_paused = true)]
 async fn refused_descriptions_delay_a_start() {
-    for (workers, longest) in [(20, 5), (100, 20)] {
+    for (workers, longest) in [(40, 5), (100, 20)] {
         let kinesis = TestKinesis::new();
         kinesis.create_stream(STREAM, 200).unwrap();
         let began = Instant::now();
         drop(start(&kinesis, workers).await);
         let took = began.elapsed();
         let describes = kinesis.calls_of(Operation::DescribeStreamSummary);
-        assert_eq!(describes.len() - refused(&describes), 2 * workers);
-        assert!(refused(&describes) > 0, "two for each worker are more than 20 at a time");
+        assert_eq!(describes.len() - refused(&describes), workers);
+        assert!(refused(&describes) > 0, "{workers} are more than 20 at a time");
         assert!(took <= Duration::from_secs(longest), "{workers}: {took:?}");
     }
 }
@@ -89,8 +92,51 @@ async fn refused_listings_delay_a_start() {
     let time = Duration::from_secs(10);
     scenarios::throttled_shard_lists(&kinesis, STREAM, time);
     let began = Instant::now();
-    let running = start(&kinesis, 20).await;
+    let running = start(&kinesis, WORKERS).await;
     let took = began.elapsed();
     assert!(took >= time && took <= time * 2, "{took:?}");
     drop(running);
+}
+
+/// F-27: twenty workers that start together on a stream with 2,000 shards, 200 of them open, whether their history is read
+/// too or not, and also where the consumer has to be registered first: every open shard is read within a minute; a worker
+/// makes a few control calls, however many shards there are, and none is refused.
+#[tokio::test(start_paused = true)]
+async fn twenty_workers_that_start_together_read_a_long_history() {
+    let (horizon, latest) = (StartPosition::TrimHorizon, StartPosition::Latest);
+    for (start, fan_out) in [(horizon, false), (latest.clone(), false), (latest, true)] {
+        let kinesis = scenarios::slow_registration().build();
+        scenarios::long_history(&kinesis, STREAM, OPEN, 1_800).unwrap();
+        let world = World { kinesis, leases: Arc::default() };
+        let journal = Journal::default();
+        let spawn = |worker: usize| {
+            let consumer = world.consumer(&format!("w{worker}")).seed(worker as u64);
+            let consumer = consumer.start_position(start.clone());
+            let consumer = if fan_out { consumer.enhanced_fan_out("billing") } else { consumer };
+            consumer.for_each(journal.handler("one")).build().unwrap().spawn()
+        };
+        let handles: Vec<_> = (0..WORKERS).map(spawn).collect();
+        let taken = || world.owners().iter().filter(|(_, owner)| owner.is_some()).count();
+        let reading = async {
+            eventually(|| taken() == OPEN).await;
+            let views = world.kinesis.shards(STREAM).unwrap();
+            for (number, view) in views.iter().filter(|view| view.is_open()).enumerate() {
+                world.kinesis.put_at(STREAM, view.starting_hash_key, "key", number.to_string()).unwrap();
+            }
+            journal.until_distinct(OPEN).await;
+        };
+        tokio::time::timeout(Duration::from_secs(60), reading).await.expect("every open shard is read");
+        for handle in &handles {
+            assert!(stop(handle).await.is_clean());
+        }
+        let calls = |operation| {
+            let calls = world.kinesis.calls_of(operation);
+            (calls.len(), refused(&calls))
+        };
+        assert_eq!(calls(Operation::ListShards), (WORKERS * PAGES, 0));
+        // With a consumer, its name and the stream's make its ARN.
+        let described = if fan_out { 2 * WORKERS } else { WORKERS };
+        assert_eq!(calls(Operation::DescribeStreamSummary), (described, 0));
+        assert_eq!(calls(Operation::RegisterStreamConsumer), (usize::from(fan_out), 0));
+    }
 }

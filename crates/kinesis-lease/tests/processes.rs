@@ -12,9 +12,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::*;
+use kinesis_core::Checkpoint;
 use kinesis_lease::{
     Coordinator, Lease, LeaseConfig, LeaseEvent, LeaseKey, LeaseStore, LeaseStoreExt, LeaseStoreSource,
-    PostgresStore, SqliteStore, StoreError,
+    LeaseWrite, PostgresStore, SqliteStore, StoreError,
 };
 
 /// The store and the name of a worker process; in the test's own process they are not set.
@@ -136,6 +137,24 @@ impl Watch {
         rows
     }
 
+    /// Stops a worker between two of its writes: in the middle of one it would keep an SQLite file locked, and nobody could
+    /// write to it.
+    async fn stop(&self, worker: &Worker) {
+        let began = Instant::now();
+        loop {
+            worker.signal("-STOP");
+            // The row is there, so that nothing is changed.
+            let write = LeaseWrite::create(Lease::new(key(0), Checkpoint::TrimHorizon));
+            let writing = async { self.store.apply(&[write]).await.remove(0).is_ok() };
+            if tokio::time::timeout(secs(1), writing).await.is_ok_and(|written| written) {
+                return;
+            }
+            worker.signal("-CONT");
+            assert!(began.elapsed() < LIMIT, "it is always in the middle of a write");
+            tokio::time::sleep(millis(fastrand::u64(1..100))).await;
+        }
+    }
+
     /// Waits until each of these workers holds that many leases.
     async fn until(&mut self, shares: &[(&str, usize)]) {
         let began = Instant::now();
@@ -178,7 +197,7 @@ async fn kill_and_stop(place: Place) {
     let took = killed.elapsed();
     assert!(took <= place.take_over(), "{took:?} from the kill until all leases are held again");
 
-    a.signal("-STOP");
+    watch.stop(&a).await;
     watch.until(&[("a", 0), ("c", 6)]).await;
     let taken = watch.look().await;
     a.signal("-CONT");

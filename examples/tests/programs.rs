@@ -234,6 +234,13 @@ async fn a_worker_needs_a_name() {
     assert!(errors.contains("--worker-id"), "{errors}");
 }
 
+/// S-033: a store of one's own is less than a hundred lines.
+#[test]
+fn the_custom_store_is_short() {
+    let store = include_str!("../src/bin/custom-lease-store/store.rs");
+    assert!(store.contains("impl LeaseStore for") && store.lines().count() < 100);
+}
+
 /// S-240: the README has the quick starts, each a complete program (they compile as documentation tests of this
 /// package's library).
 #[test]

@@ -124,6 +124,33 @@ async fn a_running_worker_reacts_to_a_reset_within_one_look() {
     assert!(again.fence().epoch() > tenure.fence().epoch());
 }
 
+/// A running worker notices within one look that its lease was released, and stops; it may take the lease again then.
+#[tokio::test(start_paused = true)]
+async fn a_running_worker_reacts_to_a_release_within_one_look() {
+    let store = FaultyStore::default();
+    let directory = FakeDirectory::open(1);
+    let (_coordinator, mut events) = builder(store.clone(), &directory, "a").start().await.unwrap();
+    let tenure = acquired(&mut events).await;
+    tenure.checkpoint(at(50)).await.unwrap();
+    let admin = admin(&store);
+    let plan = admin.plan_release(&Selection::All).await.unwrap();
+    assert_eq!(plan.to_string(), "release billing:orders/shardId-000000000000, held by a\n");
+    // The holder goes on between plan and write: it is still the same tenure.
+    tenure.checkpoint(at(60)).await.unwrap();
+    assert!(all_done(&admin.apply(plan).await));
+    let changed = Instant::now();
+    tenure.ownership().lost().await;
+    assert!(changed.elapsed() <= millis(1_200), "{:?}", changed.elapsed());
+    assert!(tenure.checkpoint(at(70)).await.is_err());
+    match events.next().await.unwrap() {
+        LeaseEvent::Lost { key: of, reason, .. } => assert_eq!((of, reason), (key(0), LossReason::Changed)),
+        other => panic!("{other:?}"),
+    }
+    let again = acquired(&mut events).await;
+    assert_eq!(again.lease().checkpoint, at(60), "nothing that was stored is lost");
+    assert!(again.fence().epoch() > tenure.fence().epoch());
+}
+
 /// A row that is removed under a running worker ends the tenure within one look, and a listing makes it anew.
 #[tokio::test(start_paused = true)]
 async fn a_running_worker_reacts_to_a_deletion_within_one_look() {

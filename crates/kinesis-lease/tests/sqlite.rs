@@ -376,3 +376,15 @@ async fn a_thousand_idle_leases_cost_one_write_each_interval() {
     let file = File::new();
     one_write_keeps_all_leases(SqliteStore::open(file.path()).await.unwrap(), 1_000).await;
 }
+
+/// S-036, S-053: everything that an operator can do works on this store.
+#[tokio::test]
+async fn leases_are_looked_after() {
+    looking_after::admin_on(&File::new(), &File::new()).await;
+}
+
+/// S-117: garbage in a row costs that shard alone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_other_shards_go_on_beside_an_unreadable_row() {
+    bad_rows::other_shards_go_on(&File::new()).await;
+}

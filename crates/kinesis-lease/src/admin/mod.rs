@@ -143,7 +143,8 @@ impl LeaseAdmin {
     /// read again, as far as the service still has them; their children wait for them.
     ///
     /// # Errors
-    /// [`StoreError`] when the rows cannot be read. Nothing is written.
+    /// [`StoreError`] when the rows cannot be listed. A single row that cannot be read is left out and shown in the plan.
+    /// Nothing is written.
     pub async fn plan_reset(&self, selection: &Selection, to: &ResetTo) -> Result<AdminPlan, StoreError> {
         let (checkpoint, anchor) = match to {
             ResetTo::TrimHorizon => (Checkpoint::TrimHorizon, None),
@@ -182,7 +183,7 @@ impl LeaseAdmin {
             (lease.owner, lease.token, lease.checkpoint_owner) = (None, None, None);
             (lease, PlannedChange::Import)
         };
-        AdminPlan::new(leases.into_iter().map(import).collect())
+        AdminPlan::new(leases.into_iter().map(import).collect(), Vec::new())
     }
 
     async fn plan(
@@ -191,13 +192,22 @@ impl LeaseAdmin {
         change: &PlannedChange,
         concerns: impl Fn(&Lease) -> bool + Send,
     ) -> Result<AdminPlan, StoreError> {
-        let (rows, _) = self.rows().await?;
-        let is_selected = |lease: &Lease| match selection {
+        let (rows, errors) = self.rows().await?;
+        let is_selected = |key: &LeaseKey| match selection {
             Selection::All => true,
-            Selection::Shards(shards) => shards.contains(lease.key.shard()),
+            Selection::Shards(shards) => shards.contains(key.shard()),
         };
-        let rows = rows.into_iter().filter(|lease| is_selected(lease) && concerns(lease));
-        Ok(AdminPlan::new(rows.map(|lease| (lease, change.clone())).collect()))
+        let mut unreadable = Vec::new();
+        for error in errors {
+            match error {
+                StoreError::Corrupt { key, .. } if is_selected(&key) => unreadable.push(*key),
+                StoreError::Corrupt { .. } => {}
+                other => return Err(other),
+            }
+        }
+        unreadable.sort();
+        let rows = rows.into_iter().filter(|lease| is_selected(&lease.key) && concerns(lease));
+        Ok(AdminPlan::new(rows.map(|lease| (lease, change.clone())).collect(), unreadable))
     }
 
     /// Does what was planned, and says of each lease what became of it, in the order of the plan.
@@ -254,7 +264,8 @@ impl LeaseAdmin {
         loop {
             let page = self.store.scan(&request).await?;
             rows.extend(page.leases.into_iter().filter(|row| !worker_row::is_one(&row.key)));
-            unreadable.extend(page.unreadable);
+            let is_lease = |error: &StoreError| !matches!(error, StoreError::Corrupt { key, .. } if worker_row::is_one(key));
+            unreadable.extend(page.unreadable.into_iter().filter(is_lease));
             match page.cursor {
                 None => break,
                 cursor => request = request.cursor(cursor),

@@ -25,31 +25,42 @@ pub enum PlannedChange {
     Import,
 }
 
-/// What is to be done, before it is done. Its `Display` is one line for each lease.
+/// What is to be done, before it is done. Its `Display` is one line for each lease, and one for each that is left out
+/// because its row cannot be read.
 #[derive(Debug, Clone, PartialEq)]
-pub struct AdminPlan(Vec<(Lease, PlannedChange)>);
+pub struct AdminPlan {
+    changes: Vec<(Lease, PlannedChange)>,
+    unreadable: Vec<LeaseKey>,
+}
 
 impl AdminPlan {
-    pub(super) fn new(changes: Vec<(Lease, PlannedChange)>) -> Self {
-        Self(changes)
+    pub(super) fn new(changes: Vec<(Lease, PlannedChange)>, unreadable: Vec<LeaseKey>) -> Self {
+        Self { changes, unreadable }
     }
 
     /// Each lease as it was read, and what is to be done to it.
     #[must_use]
     pub fn changes(&self) -> &[(Lease, PlannedChange)] {
-        &self.0
+        &self.changes
+    }
+
+    /// The selected leases whose rows cannot be read. [`LeaseAdmin::apply`](crate::LeaseAdmin::apply) leaves them as they
+    /// are.
+    #[must_use]
+    pub fn unreadable(&self) -> &[LeaseKey] {
+        &self.unreadable
     }
 
     /// Whether there is nothing to do.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.changes.is_empty()
     }
 }
 
 impl fmt::Display for AdminPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (lease, change) in &self.0 {
+        for (lease, change) in &self.changes {
             let key = &lease.key;
             let owner = lease.holder().map_or("nobody", |holder| holder.as_str());
             match change {
@@ -66,6 +77,9 @@ impl fmt::Display for AdminPlan {
                 }
                 PlannedChange::Import => writeln!(f, "import {key} at {}", lease.checkpoint)?,
             }
+        }
+        for key in &self.unreadable {
+            writeln!(f, "leave out {key}, whose row cannot be read")?;
         }
         Ok(())
     }

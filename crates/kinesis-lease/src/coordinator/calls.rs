@@ -9,12 +9,12 @@ use std::time::Duration;
 use kinesis_core::backoff::{Backoff, BackoffConfig};
 use kinesis_core::directory::ShardInfo;
 use kinesis_core::lease::{Lease, LeaseKey, LeaseStore, LeaseWrite, Outcome, ScanRequest, StoreError};
-use kinesis_core::{ApplicationName, StreamRef};
+use kinesis_core::{ApplicationName, Checkpoint, StreamRef};
 
 use crate::discovery::{self, Start};
 use crate::identity::StreamIdentity;
 use crate::machine::{Found, Look};
-use crate::{Coordination, RegimeProbe, TableTenants, ops};
+use crate::{Coordination, RegimeProbe, TableTenants, ops, worker_row};
 
 /// The most leases made by one call.
 const CREATE_BATCH: usize = 100;
@@ -149,6 +149,10 @@ impl Calls {
         let Some(template) = shards.first().map(|shard| self.key(shard)) else {
             return Ok(Discovery { made: 0, found: Found::default() });
         };
+        // A row that cannot be read is there nevertheless: it is not made anew, and what follows its shard is known.
+        let unreadable: Vec<LeaseKey> = look.unreadable.iter().filter_map(|error| lease_of(error)).collect();
+        let unread = |key: &LeaseKey| Lease::new(key.clone(), Checkpoint::TrimHorizon);
+        rows.extend(unreadable.iter().map(|key| (key.clone(), unread(key))));
         let mut made = 0;
         let missing = match self.coordination {
             Coordination::Native => Cow::Borrowed(shards),
@@ -162,10 +166,14 @@ impl Calls {
                 made += self.create(writes, &mut backoff).await?;
             }
         }
+        for key in &unreadable {
+            rows.remove(key);
+        }
         let gone = discovery::gone(shards, &rows).cloned().collect();
         let spent = discovery::spent(shards, &rows).cloned().collect();
         rows.extend(planned.into_iter().flatten().map(|lease| (lease.key.clone(), lease)));
-        let hole = discovery::hole(rows.values());
+        // Which part of the key space such a row has is not known.
+        let hole = discovery::hole(rows.values()).filter(|_| unreadable.is_empty());
         let look = (made == 0).then_some(look);
         Ok(Discovery { made, found: Found { gone, spent, look, hole } })
     }
@@ -190,6 +198,14 @@ impl Calls {
 
     fn key(&self, shard: &ShardInfo) -> LeaseKey {
         LeaseKey::new(self.application.clone(), self.stream.clone(), shard.id.clone())
+    }
+}
+
+/// The lease whose row cannot be read.
+fn lease_of(error: &StoreError) -> Option<LeaseKey> {
+    match error {
+        StoreError::Corrupt { key, .. } if !worker_row::is_one(key) => Some((**key).clone()),
+        _ => None,
     }
 }
 

@@ -1,5 +1,6 @@
 //! How a PostgreSQL store is made.
 
+use std::fmt;
 use std::str::FromStr as _;
 use std::time::Duration;
 
@@ -19,7 +20,8 @@ pub enum Pooler {
     Direct,
     /// A pooler that gives out server connections for a transaction each (pgbouncer's transaction mode). Every
     /// operation is one explicit transaction then, and nothing is left in a server connection: no prepared statements,
-    /// no settings. A third more round trips.
+    /// no settings. A third more round trips. Workers listen for hints elsewhere:
+    /// [`hint_url`](PostgresStoreBuilder::hint_url).
     Transaction,
 }
 
@@ -32,6 +34,17 @@ pub struct PostgresStoreBuilder {
     lock_timeout: Duration,
     max_connections: u32,
     hints: bool,
+    hint_url: Option<Secret>,
+}
+
+/// It may have a password in it.
+#[derive(Clone)]
+struct Secret(String);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("..")
+    }
 }
 
 /// The server counts in milliseconds, and 0 would be no limit.
@@ -55,6 +68,7 @@ impl Default for PostgresStoreBuilder {
             lock_timeout: Duration::from_secs(1),
             max_connections: 8,
             hints: true,
+            hint_url: None,
         }
     }
 }
@@ -101,10 +115,19 @@ impl PostgresStoreBuilder {
 
     /// Whether workers tell each other by `NOTIFY` when leases become free, so that these are taken at once and not in the
     /// next look. Each worker listens on a connection of its own, beside those of the pool; losing it costs nothing but
-    /// the hints. Never with [`Pooler::Transaction`]. Default: yes.
+    /// the hints. With [`Pooler::Transaction`] only where there is a [`hint_url`](Self::hint_url). Default: yes.
     #[must_use]
     pub fn hints(mut self, on: bool) -> Self {
         self.hints = on;
+        self
+    }
+
+    /// Where workers listen for hints, past a pooler: the URL of the server itself, as in [`connect`](Self::connect). What
+    /// they tell each other goes the way of all other operations. Without it a worker behind [`Pooler::Transaction`], which
+    /// cannot listen, finds what became free in its next look. Default: where the other connections lead to.
+    #[must_use]
+    pub fn hint_url(mut self, url: impl Into<String>) -> Self {
+        self.hint_url = Some(Secret(url.into()));
         self
     }
 
@@ -113,12 +136,7 @@ impl PostgresStoreBuilder {
     /// # Errors
     /// [`StoreError::Misconfigured`] when a setting or the URL cannot be used.
     pub fn connect(self, url: &str) -> Result<PostgresStore, StoreError> {
-        let unclear = |source| StoreError::misconfigured("the PostgreSQL URL cannot be understood", source);
-        // The driver takes any scheme.
-        if !["postgres://", "postgresql://"].iter().any(|scheme| url.starts_with(scheme)) {
-            return Err(unclear(None));
-        }
-        let options = PgConnectOptions::from_str(url).map_err(|error| unclear(Some(Box::new(error))))?;
+        let options = parse(url, "the PostgreSQL URL cannot be understood")?;
         self.options(options)
     }
 
@@ -152,8 +170,21 @@ impl PostgresStoreBuilder {
         if self.lock_timeout < MIN_LOCK_TIMEOUT || self.lock_timeout > MAX_LOCK_TIMEOUT {
             return Err(StoreError::misconfigured("lock_timeout must be between 1 ms and an hour", None));
         }
-        let settings = Settings { pooler: self.pooler, lock_timeout: self.lock_timeout, hints: self.hints };
+        let listen =
+            self.hint_url.map(|Secret(url)| parse(&url, "the URL for hints (hint_url) cannot be understood"));
+        let listen = listen.transpose()?;
+        // A pooler that gives out connections for a transaction each cannot listen.
+        let hints = self.hints && (self.pooler == Pooler::Direct || listen.is_some());
+        let settings = Settings { pooler: self.pooler, lock_timeout: self.lock_timeout, hints };
         let tables = Tables::new(&self.schema, &self.table)?;
-        Ok(PostgresStore { pools: Pools::new(pool), tables, settings })
+        Ok(PostgresStore { pools: Pools::new(pool, listen), tables, settings })
     }
+}
+
+fn parse(url: &str, problem: &'static str) -> Result<PgConnectOptions, StoreError> {
+    // The driver takes any scheme.
+    if !["postgres://", "postgresql://"].iter().any(|scheme| url.starts_with(scheme)) {
+        return Err(StoreError::misconfigured(problem, None));
+    }
+    PgConnectOptions::from_str(url).map_err(|error| StoreError::misconfigured(problem, Some(Box::new(error))))
 }

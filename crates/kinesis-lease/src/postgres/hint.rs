@@ -11,7 +11,7 @@ use sqlx::Executor as _;
 use sqlx::postgres::{PgListener, PgPoolOptions};
 use tokio::time::timeout;
 
-use super::{Pooler, PostgresStore};
+use super::PostgresStore;
 
 /// How long writes that are done wait for their hint to be sent. It is worth less than their results.
 const NOTIFY_LIMIT: Duration = Duration::from_millis(500);
@@ -21,14 +21,9 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 const SILENCE: Duration = Duration::from_secs(60);
 
 impl PostgresStore {
-    /// A pooler that gives out connections for a transaction each cannot listen.
-    pub(super) fn has_hints(&self) -> bool {
-        self.settings.hints && self.settings.pooler == Pooler::Direct
-    }
-
     /// Tells the listeners of each stream of which a lease has become free: once, however many they are.
     pub(super) async fn give_hints(&self, writes: &[LeaseWrite], results: &[Result<Outcome, StoreError>]) {
-        if !self.has_hints() {
+        if !self.settings.hints {
             return;
         }
         let done = writes.iter().zip(results);
@@ -37,7 +32,7 @@ impl PostgresStore {
             freed.map(|(write, _)| payload(write.key.application(), write.key.stream())).collect();
         for payload in payloads {
             let notify = sqlx::query("SELECT pg_notify($1, $2)").bind(self.tables.channel()).bind(payload);
-            match timeout(NOTIFY_LIMIT, self.rows(notify, None)).await {
+            match timeout(NOTIFY_LIMIT, self.rows(notify, self.begin())).await {
                 Ok(Ok(_)) => {}
                 Ok(Err(error)) => tracing::debug!(error = %error, "a hint for other workers cannot be sent"),
                 Err(_) => tracing::debug!("a hint for other workers takes too long"),
@@ -72,7 +67,7 @@ impl Hints {
             .max_lifetime(None)
             .idle_timeout(None)
             .acquire_timeout(CONNECT_LIMIT)
-            .connect_lazy_with(self.store.pools.connect_options());
+            .connect_lazy_with(self.store.pools.listen_options());
         let mut listener = PgListener::connect_with(&pool).await?;
         // A loss is told by the next call, and answered with growing delays.
         listener.eager_reconnect(false);

@@ -53,6 +53,7 @@ pub struct PostgresStore {
 struct Settings {
     pooler: Pooler,
     lock_timeout: Duration,
+    /// Whether there are any: wanted, and with a way to listen for them.
     hints: bool,
 }
 
@@ -308,6 +309,6 @@ impl LeaseStore for PostgresStore {
     }
 
     fn hints(&self, request: &HintRequest) -> Option<Box<dyn LeaseHints>> {
-        self.has_hints().then(|| Box::new(hint::Hints::new(self.clone(), request)) as _)
+        self.settings.hints.then(|| Box::new(hint::Hints::new(self.clone(), request)) as _)
     }
 }

@@ -29,13 +29,15 @@ const MAX_RUNTIMES: usize = 16;
 #[derive(Clone)]
 pub(super) struct Pools {
     given: PgPool,
+    /// Where hints are listened for, unless that is where the pool's connections lead to.
+    listen: Option<PgConnectOptions>,
     by_runtime: Arc<Mutex<Vec<(Id, PgPool)>>>,
 }
 
 impl Pools {
     /// The pool belongs to the runtime that this is called on, or else to the first that uses it.
-    pub(super) fn new(given: PgPool) -> Self {
-        let pools = Self { given, by_runtime: Arc::default() };
+    pub(super) fn new(given: PgPool, listen: Option<PgConnectOptions>) -> Self {
+        let pools = Self { given, listen, by_runtime: Arc::default() };
         if let Ok(runtime) = Handle::try_current() {
             pools.of(runtime.id());
         }
@@ -66,9 +68,13 @@ impl Pools {
         pool
     }
 
-    /// For a connection that belongs to no pool of these.
-    pub(super) fn connect_options(&self) -> PgConnectOptions {
+    fn connect_options(&self) -> PgConnectOptions {
         (*self.given.connect_options()).clone()
+    }
+
+    /// For a connection that listens, and belongs to no pool of these.
+    pub(super) fn listen_options(&self) -> PgConnectOptions {
+        self.listen.clone().unwrap_or_else(|| self.connect_options())
     }
 
     pub(super) async fn acquire(&self) -> Result<Connection, sqlx::Error> {

@@ -1,6 +1,9 @@
 //! A directory and stores that tests can look into.
 #![allow(dead_code, clippy::unwrap_used, reason = "helpers of tests; each test binary uses a part of them")]
 
+pub(crate) mod bad_rows;
+pub(crate) mod looking_after;
+
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

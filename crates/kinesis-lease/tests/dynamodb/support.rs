@@ -233,6 +233,12 @@ impl Table {
         self
     }
 
+    /// A table that somebody else has named.
+    pub(crate) fn named(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.name);
+        self
+    }
+
     pub(crate) fn segments(mut self, segments: u32) -> Self {
         self.segments = segments;
         self

@@ -3,7 +3,8 @@
 use kinesis_lease::{LeaseConfig, LeaseStore as _, LeaseStoreSource, TableLayout};
 
 use crate::common::{
-    FakeDirectory, at, builder, key, one_write_keeps_all_leases, stream, workers_share_leases,
+    FakeDirectory, at, bad_rows, builder, key, looking_after, one_write_keeps_all_leases, stream,
+    workers_share_leases,
 };
 use crate::support::Table;
 
@@ -43,4 +44,19 @@ async fn tables_that_the_kcl_can_use_have_no_rows_of_workers() {
     assert!(!refused.is_retryable());
     let said = refused.to_string();
     assert!(said.contains("`worker_heartbeat`") && said.contains("coordination = native"), "{said}");
+}
+
+/// S-036, S-053: everything that an operator can do works on this store, in tables of its own and in those of the KCL.
+#[tokio::test]
+async fn leases_are_looked_after() {
+    for layout in [TableLayout::Native, TableLayout::kcl_single_stream(stream())] {
+        let (table, another) = (Table::new().await, Table::new().await);
+        looking_after::admin_on(&table.layout(layout.clone()), &another.layout(layout)).await;
+    }
+}
+
+/// S-117: garbage in a row costs that shard alone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_other_shards_go_on_beside_an_unreadable_row() {
+    bad_rows::other_shards_go_on(&Table::new().await).await;
 }

@@ -40,6 +40,8 @@ async fn settings_that_cannot_be_used_are_named() {
     for not_a_url in ["", "nonsense", "https://example.org"] {
         let error = PostgresStore::connect(not_a_url).unwrap_err();
         assert!(problem(error).contains("URL"));
+        let error = PostgresStore::builder().hint_url(not_a_url).connect(url).unwrap_err();
+        assert!(problem(error).contains("hint_url"));
     }
     // What is not there yet may come.
     assert!(PostgresStore::connect(url).unwrap().setup().await.unwrap_err().is_retryable());
@@ -48,9 +50,11 @@ async fn settings_that_cannot_be_used_are_named() {
 /// Neither an error nor the debug output of a store has the password.
 #[tokio::test]
 async fn a_password_is_never_shown() {
-    let store = PostgresStore::connect("postgres://user:s3cret@127.0.0.1:1/none").unwrap();
+    let url = "postgres://user:s3cret@127.0.0.1:1/none";
+    let builder = PostgresStore::builder().hint_url(url);
+    let store = builder.clone().connect(url).unwrap();
     let error = store.setup().await.unwrap_err();
-    let shown = format!("{store:?} {error:?} {}", kinesis_core::error_chain(&error));
+    let shown = format!("{builder:?} {store:?} {error:?} {}", kinesis_core::error_chain(&error));
     assert!(!shown.contains("s3cret"), "{shown}");
 }
 

@@ -1,6 +1,7 @@
 //! LISTEN and NOTIFY: hints, and nothing more.
 
 use std::str::FromStr as _;
+use std::time::Duration;
 
 use kinesis_core::{ApplicationName, Checkpoint};
 use kinesis_lease::{
@@ -27,7 +28,7 @@ fn listener(store: &PostgresStore) -> Box<dyn LeaseHints> {
 }
 
 /// Waits for a hint; whether one came.
-async fn hears(hints: &mut Box<dyn LeaseHints>, limit: std::time::Duration) -> bool {
+async fn hears(hints: &mut Box<dyn LeaseHints>, limit: Duration) -> bool {
     timeout(limit, hints.next()).await.is_ok_and(|hint| hint.is_ok())
 }
 
@@ -70,6 +71,28 @@ async fn nobody_listens_through_a_pooler() {
     assert!(!hears(&mut hints, millis(500)).await);
 }
 
+/// Beside a pooler in transaction mode workers listen at the server's own URL, and tell each other through the pooler.
+#[tokio::test]
+#[ignore = "needs postgres"]
+async fn a_direct_url_gives_hints_beside_a_pooler() {
+    let table = Table::pooled().await;
+    let direct = std::env::var("DATABASE_URL").unwrap();
+    let store = table.open(table.builder().hint_url(&direct));
+    store.setup().await.unwrap();
+    let mut hints = listener(&store);
+    assert!(!hears(&mut hints, secs(1)).await, "nothing was freed");
+    store.apply(&[create(0), create(1)]).await;
+    assert!(hears(&mut hints, secs(10)).await);
+    assert!(!hears(&mut hints, millis(300)).await, "once for all");
+    // Each write and each hint is a transaction: nothing of the two is left in the two server connections.
+    for number in 0..2 {
+        store.apply(&[release(number)]).await.remove(0).unwrap();
+        assert!(hears(&mut hints, secs(10)).await);
+    }
+    let unwanted = table.open(table.builder().hint_url(direct).hints(false));
+    assert!(unwanted.hints(&HintRequest::new(application(), stream(), secs(1))).is_none());
+}
+
 /// A connection that is lost is an error, and the next one listens again: with a hint at once, as something may have been
 /// said meanwhile.
 #[tokio::test]
@@ -89,13 +112,12 @@ async fn a_lost_connection_is_made_anew() {
     assert!(hears(&mut hints, secs(10)).await);
 }
 
-/// How long a clean stop takes with looks of that interval.
-async fn clean_stop(look: std::time::Duration) -> std::time::Duration {
-    let table = Table::new();
+/// How long a clean stop takes with looks of that interval, until another worker holds what was given back.
+async fn clean_stop(store: impl Fn() -> PostgresStore + Send + Sync, look: Duration) -> Duration {
     let directory = FakeDirectory::open(4);
     let config = LeaseConfig::default().look_interval(look);
     let start = |name| {
-        let builder = builder(table.store(), &directory, name).config(config.clone());
+        let builder = builder(store(), &directory, name).config(config.clone());
         builder.heartbeat(HeartbeatMode::OwnThread).start()
     };
     let (first, mut events) = start("a").await.unwrap();
@@ -115,12 +137,24 @@ async fn clean_stop(look: std::time::Duration) -> std::time::Duration {
     took
 }
 
-/// S-042: what a worker gives back when it stops is held by the next within 2 s; with hints also when looks are rare.
+/// S-042: what a worker gives back when it stops is held by the next within 2 s: by hints also when looks are rare, and
+/// by looks also without hints.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs postgres"]
 async fn a_clean_stop_is_over_within_two_seconds() {
-    for look in [secs(1), secs(20)] {
-        let took = clean_stop(look).await;
-        assert!(took <= secs(2), "{look:?}: {took:?}");
+    for (hints, look) in [(true, secs(1)), (true, secs(20)), (false, secs(1))] {
+        let table = Table::new();
+        let took = clean_stop(|| table.open(table.builder().hints(hints)), look).await;
+        assert!(took <= secs(2), "{look:?}, hints {hints}: {took:?}");
     }
+}
+
+/// S-042: the same behind a pooler, by hints that are listened for at the server's own URL, though looks are rare.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs postgres"]
+async fn a_clean_stop_behind_a_pooler_is_over_within_two_seconds() {
+    let table = Table::pooled().await;
+    let direct = std::env::var("DATABASE_URL").unwrap();
+    let took = clean_stop(|| table.open(table.builder().hint_url(&direct)), secs(20)).await;
+    assert!(took <= secs(2), "{took:?}");
 }

@@ -9,6 +9,8 @@ mod common;
 #[cfg(test)]
 mod hints;
 #[cfg(test)]
+mod lost_replies;
+#[cfg(test)]
 mod outage;
 #[cfg(test)]
 mod password;

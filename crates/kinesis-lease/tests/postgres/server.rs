@@ -167,7 +167,7 @@ impl Bouncer {
         let settings = format!(
             "[databases]\nleases = host={host} port={to} dbname={database} user={role}\n[pgbouncer]\n\
              listen_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\nauth_type = any\n\
-             pool_mode = transaction\ndefault_pool_size = 2\nmax_client_conn = 500\nmax_prepared_statements = 0\n\
+             pool_mode = transaction\ndefault_pool_size = 2\nserver_login_retry = 1\nmax_client_conn = 500\nmax_prepared_statements = 0\n\
              logfile = {folder}/log\npidfile = {folder}/pid\n",
             folder = folder.path().display()
         );

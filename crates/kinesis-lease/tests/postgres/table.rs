@@ -32,7 +32,11 @@ impl Table {
 
     /// The same, with stores that go through pgbouncer.
     pub(crate) async fn pooled() -> Self {
-        let mut table = Self::new();
+        Self::pooled_on(Self::new().options).await
+    }
+
+    pub(crate) async fn pooled_on(options: PgConnectOptions) -> Self {
+        let mut table = Self::on(options);
         table.bouncer = Some(Bouncer::start(&table.options).await);
         table
     }
@@ -43,8 +47,13 @@ impl Table {
     }
 
     pub(crate) fn store(&self) -> PostgresStore {
+        self.open(self.builder())
+    }
+
+    /// A store with these settings.
+    pub(crate) fn open(&self, builder: PostgresStoreBuilder) -> PostgresStore {
         let options = self.bouncer.as_ref().map_or_else(|| self.options.clone(), Bouncer::options);
-        self.builder().max_connections(2).options(options).unwrap()
+        builder.max_connections(2).options(options).unwrap()
     }
 
     pub(crate) async fn ready(&self) -> PostgresStore {

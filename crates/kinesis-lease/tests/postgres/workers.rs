@@ -7,7 +7,8 @@ use kinesis_lease::{
 use std::sync::Arc;
 
 use crate::common::{
-    FakeDirectory, acquired, at, builder, key, millis, stream, worker, workers_share_leases,
+    FakeDirectory, acquired, at, bad_rows, builder, key, looking_after, millis, stream, worker,
+    workers_share_leases,
 };
 use crate::table::Table;
 
@@ -139,4 +140,18 @@ async fn compare_and_set_is_exact_among_concurrent_writers() {
     let rows = store.get(&keys).await.unwrap();
     assert_eq!(rows.into_iter().flatten().map(|row| row.counter).sum::<u64>(), applied);
     assert!(applied >= ROUNDS as u64);
+}
+
+/// S-036, S-053: everything that an operator can do works on this store.
+#[tokio::test]
+#[ignore = "needs postgres"]
+async fn leases_are_looked_after() {
+    looking_after::admin_on(&Table::new(), &Table::new()).await;
+}
+
+/// S-117: garbage in a row costs that shard alone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs postgres"]
+async fn the_other_shards_go_on_beside_an_unreadable_row() {
+    bad_rows::other_shards_go_on(&Table::new()).await;
 }

@@ -3,15 +3,15 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use kinesis_core::Checkpoint;
 use kinesis_core::directory::{DirectoryError, ShardInfo};
 use kinesis_core::lease::{Lease, LeaseKey, StoreError, TenureToken};
+use kinesis_core::{Checkpoint, HashKey, HashKeyRange};
 
 use super::bench::{Bench, Store, fresh, millis, number, owned, worker};
 use crate::machine::{Action, Event, Found, Look, Request};
 use crate::mutant::{self, Mutant};
 use crate::sim::key;
-use crate::{LeaseConfig, LeaseError, LossReason, ops};
+use crate::{LeaseConfig, LeaseError, LeaseWarning, LossReason, ops};
 
 fn child(shard: u32, parents: &[u32]) -> Lease {
     let mut lease = fresh(shard);
@@ -162,6 +162,30 @@ fn listings_with_a_failed_one_between_them_prove_nothing() {
     assert!(!bench.row(0).is_finished());
     bench.discovered(Ok(missing));
     assert!(bench.row(0).is_finished());
+}
+
+/// A part of the key space that no lease has is told of once two listings in a row show the same one.
+#[test]
+fn a_hole_that_two_listings_show_is_told() {
+    let mut bench = Bench::new([fresh(0)]);
+    let range = |start: u128, end: u128| HashKeyRange::new(HashKey::new(start), HashKey::new(end)).unwrap();
+    let mut holes_after = |hole: Option<HashKeyRange>| {
+        let result = Ok(Found { hole, ..Found::default() });
+        bench.step(Event::Discovered { began: bench.now, result });
+        let hole = |action: &Action| match action {
+            Action::Warn(LeaseWarning::Hole(range)) => Some(*range),
+            _ => None,
+        };
+        let told: Vec<_> = bench.told.iter().filter_map(hole).collect();
+        bench.told.clear();
+        told
+    };
+    let (low, high) = (range(0, 9), range(10, 19));
+    assert_eq!(holes_after(Some(low)), [], "its lease may be about to be made");
+    assert_eq!(holes_after(Some(high)), [], "another one");
+    assert_eq!(holes_after(Some(high)), [high]);
+    assert_eq!(holes_after(None), [], "it was repaired");
+    assert_eq!(holes_after(Some(high)), [], "it is a new one");
 }
 
 /// F-21: the shard may have been made while the listing was under way; the row tells nothing else.

@@ -101,7 +101,9 @@ The service is a canned page (10,000 records of 100 B, 2,000 of 1 KB, 20 of 100 
 records of 100 B or 1 KB an event, 10 of 100 KB; a shard ends after 4 MiB, then the next one is read), that is answered in
 the process, and time is virtual: neither the network nor the five reads a second count, so MB/s is what one core can read,
 not what a shard gives. Every case runs in a process of its own on one thread; the ways of one size and shard count take
-turns, and the turn that took the least CPU time gives the figures. MB are 10^6 bytes of payload. `peak` is the memory of
+turns, and the turn that took the least CPU time gives the figures. glibc's allocator is told to keep the memory that it has
+(`MALLOC_TRIM_THRESHOLD_`, `MALLOC_MMAP_THRESHOLD_`): else it gives it back and takes it again with each page for whichever way
+happens to have it so. MB are 10^6 bytes of payload. `peak` is the memory of
 the process at its most, the canned answers included.
 
 `ratio` is the median of the CPU times of ten pairs (two in a quick run), each of a run of this way and one of the plain

@@ -65,24 +65,24 @@ pub fn date_time(timestamp: Timestamp) -> DateTime {
 ///
 /// # Errors
 /// [`InvalidSequenceNumber`] when one of them has one.
-pub fn source_records(mut records: Vec<types::Record>) -> Result<Vec<SourceRecord>, InvalidSequenceNumber> {
-    // There are up to ten thousand at a time: none is moved, and each is made in its place, which it would not be if the
-    // first bad number were returned at once.
+pub fn source_records(records: Vec<types::Record>) -> Result<Vec<SourceRecord>, InvalidSequenceNumber> {
+    // There are up to ten thousand at a time: each is made where the SDK's was, in the same memory, which it would not be
+    // if the first bad number were returned at once.
     let mut problem = None;
-    let take_apart = |record: &mut types::Record| SourceRecord {
+    let take_apart = |record: types::Record| SourceRecord {
         sequence: record.sequence_number.parse().unwrap_or_else(|invalid| {
             problem = Some(invalid);
             SequenceNumber::ZERO
         }),
-        partition_key: record.partition_key.take().map(PartitionKey::from),
-        data: std::mem::take(&mut record.data).into_bytes(),
+        partition_key: record.partition_key.map(PartitionKey::from),
+        data: record.data.into_bytes(),
         arrived_at: record.approximate_arrival_timestamp.as_ref().map(timestamp),
         encryption: match record.encryption_type {
             Some(types::EncryptionType::Kms) => Encryption::Kms,
             _ => Encryption::None,
         },
     };
-    let taken = records.iter_mut().map(take_apart).collect();
+    let taken = records.into_iter().map(take_apart).collect();
     problem.map_or(Ok(taken), Err)
 }
 

@@ -9,7 +9,7 @@ use kinesis_core::aws::{ClientSource, KinesisDirectory};
 use kinesis_core::backoff::{Backoff, BackoffConfig};
 use kinesis_core::directory::{DirectoryError, ShardDirectory as _};
 use kinesis_core::source::{OpenShard, ShardReader, ShardSource, SourceError, SourceEvent, Tip};
-use kinesis_core::{SequenceNumber, StartPosition, Timestamp, error_chain};
+use kinesis_core::{SequenceNumber, StartPosition, Timestamp, error_chain, stable_hash};
 use kinesis_efo::{EfoSource, RegistrationError};
 use kinesis_poll::PollSource;
 use tokio::time::Instant;
@@ -120,9 +120,7 @@ impl FallbackSource {
 impl ShardSource for FallbackSource {
     fn open(&self, request: OpenShard) -> Box<dyn ShardReader> {
         let mut random = self.seed.map_or_else(fastrand::Rng::new, |seed| {
-            let shard = request.shard.shard().as_str();
-            let mix = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-            fastrand::Rng::with_seed(shard.bytes().fold(seed, mix))
+            fastrand::Rng::with_seed(seed ^ stable_hash(request.shard.shard().as_str()))
         });
         let poll = self.poll.config();
         Box::new(FallbackReader {

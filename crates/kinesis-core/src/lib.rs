@@ -23,6 +23,7 @@ mod ownership;
 mod position;
 mod record;
 mod sequence;
+mod stable_hash;
 mod time;
 
 pub use config_error::ConfigError;
@@ -38,6 +39,7 @@ pub use record::{
     Encryption, Origin, Record, RecordBatch, RecordBatchBuilder, RecordBuilder, Tag, UndecodedReason,
 };
 pub use sequence::{InvalidSequenceNumber, SequenceBuf, SequenceNumber};
+pub use stable_hash::stable_hash;
 pub use time::Timestamp;
 
 /// A boxed error that can cross threads: the error of services and layers.

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use kinesis_core::StreamRef;
 use kinesis_core::aws::ClientSource;
 use kinesis_core::metrics::{MetricsSink, Noop};
 use kinesis_core::source::{OpenShard, ShardReader, ShardSource};
+use kinesis_core::{StreamRef, stable_hash};
 use tokio::time::Instant;
 
 use crate::buffer::Buffer;
@@ -102,7 +102,8 @@ impl EfoSource {
     #[must_use]
     pub fn reader(&self, request: OpenShard) -> EfoReader {
         let OpenShard { shard, start, buffer_bytes, .. } = request;
-        let seed = self.seed.map_or_else(|| fastrand::u64(..), |seed| seed ^ hash(shard.shard().as_str()));
+        let seed =
+            self.seed.map_or_else(|| fastrand::u64(..), |seed| seed ^ stable_hash(shard.shard().as_str()));
         let now = Instant::now().into_std();
         let last = self.shared.history.of(&shard);
         let machine =
@@ -131,10 +132,4 @@ impl ShardSource for EfoSource {
     fn open(&self, request: OpenShard) -> Box<dyn ShardReader> {
         Box::new(self.reader(request))
     }
-}
-
-/// FNV-1a: the same on every host and in every version.
-fn hash(text: &str) -> u64 {
-    text.bytes()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use kinesis_core::aws::{ClientSource, Purpose};
 use kinesis_core::metrics::{MetricsSink, Noop};
 use kinesis_core::source::{OpenShard, ShardReader, ShardSource};
+use kinesis_core::stable_hash;
 
 use crate::ahead::ReadAhead;
 use crate::budget::Budget;
@@ -93,7 +94,8 @@ impl PollSource {
     #[must_use]
     pub fn reader(&self, request: OpenShard) -> PollReader {
         let OpenShard { shard, start, buffer_bytes, .. } = request;
-        let seed = self.seed.map_or_else(|| fastrand::u64(..), |seed| seed ^ hash(shard.shard().as_str()));
+        let seed =
+            self.seed.map_or_else(|| fastrand::u64(..), |seed| seed ^ stable_hash(shard.shard().as_str()));
         let calls = Calls::new(self.clients.client(Purpose::Read), shard.clone(), &self.config);
         #[cfg(feature = "fast-decode")]
         let calls = calls.fast(self.fast_decode);
@@ -112,10 +114,4 @@ impl ShardSource for PollSource {
     fn open(&self, request: OpenShard) -> Box<dyn ShardReader> {
         Box::new(self.reader(request))
     }
-}
-
-/// FNV-1a: the same on every host and in every version.
-fn hash(text: &str) -> u64 {
-    text.bytes()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }

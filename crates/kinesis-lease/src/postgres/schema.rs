@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use kinesis_core::lease::StoreError;
+use kinesis_core::stable_hash;
 use sqlx::{AssertSqlSafe, PgConnection, Row as _};
 
 use super::error::store_error;
@@ -61,11 +62,8 @@ impl Tables {
         if name.len() <= Self::MAX_NAME {
             return name;
         }
-        // FNV-1a: the same on every worker, whatever it was compiled with.
-        let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
-        format!("{}.{hash:016x}", &name[..Self::MAX_NAME - 17])
+        // The same on every worker, whatever it was compiled with.
+        format!("{}.{:016x}", &name[..Self::MAX_NAME - 17], stable_hash(&name))
     }
 
     /// For errors.

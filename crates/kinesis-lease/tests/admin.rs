@@ -6,7 +6,8 @@ mod common;
 use common::*;
 use kinesis_core::{Checkpoint, Position, StreamRef, Timestamp};
 use kinesis_lease::{
-    AdminResult, Lease, LeaseAdmin, LeaseEvent, LeaseStoreExt, LossReason, MemoryStore, ResetTo, Selection,
+    AdminPlan, AdminResult, Lease, LeaseAdmin, LeaseEvent, LeaseStoreExt, LossReason, MemoryStore, ResetTo,
+    Selection,
 };
 use tokio::time::Instant;
 
@@ -98,43 +99,15 @@ async fn a_reset_is_planned_first_and_touches_what_was_selected() {
     assert_eq!(store.row(1).checkpoint, Checkpoint::At(position));
 }
 
-/// A running worker notices within one look that its row was reset, stops, and somebody begins at the new position.
-#[tokio::test(start_paused = true)]
-async fn a_running_worker_reacts_to_a_reset_within_one_look() {
+/// A worker whose row such a plan changes notices it within one look, and stops; where the lease begins again.
+async fn changed_under_a_worker(plan: impl AsyncFnOnce(&LeaseAdmin) -> AdminPlan) -> Checkpoint {
     let store = FaultyStore::default();
     let directory = FakeDirectory::open(1);
     let (_coordinator, mut events) = builder(store.clone(), &directory, "a").start().await.unwrap();
     let tenure = acquired(&mut events).await;
     tenure.checkpoint(at(50)).await.unwrap();
     let admin = admin(&store);
-    let plan = admin.plan_reset(&Selection::All, &ResetTo::TrimHorizon).await.unwrap();
-    // The holder goes on between plan and write: it is still the same tenure.
-    tenure.checkpoint(at(60)).await.unwrap();
-    assert!(all_done(&admin.apply(plan).await));
-    let changed = Instant::now();
-    tenure.ownership().lost().await;
-    assert!(changed.elapsed() <= millis(1_200), "{:?}", changed.elapsed());
-    assert!(tenure.checkpoint(at(70)).await.is_err());
-    match events.next().await.unwrap() {
-        LeaseEvent::Lost { reason, .. } => assert_eq!(reason, LossReason::Changed),
-        other => panic!("{other:?}"),
-    }
-    let again = acquired(&mut events).await;
-    assert_eq!(again.lease().checkpoint, Checkpoint::TrimHorizon);
-    assert!(again.fence().epoch() > tenure.fence().epoch());
-}
-
-/// A running worker notices within one look that its lease was released, and stops; it may take the lease again then.
-#[tokio::test(start_paused = true)]
-async fn a_running_worker_reacts_to_a_release_within_one_look() {
-    let store = FaultyStore::default();
-    let directory = FakeDirectory::open(1);
-    let (_coordinator, mut events) = builder(store.clone(), &directory, "a").start().await.unwrap();
-    let tenure = acquired(&mut events).await;
-    tenure.checkpoint(at(50)).await.unwrap();
-    let admin = admin(&store);
-    let plan = admin.plan_release(&Selection::All).await.unwrap();
-    assert_eq!(plan.to_string(), "release billing:orders/shardId-000000000000, held by a\n");
+    let plan = plan(&admin).await;
     // The holder goes on between plan and write: it is still the same tenure.
     tenure.checkpoint(at(60)).await.unwrap();
     assert!(all_done(&admin.apply(plan).await));
@@ -147,8 +120,27 @@ async fn a_running_worker_reacts_to_a_release_within_one_look() {
         other => panic!("{other:?}"),
     }
     let again = acquired(&mut events).await;
-    assert_eq!(again.lease().checkpoint, at(60), "nothing that was stored is lost");
     assert!(again.fence().epoch() > tenure.fence().epoch());
+    again.lease().checkpoint.clone()
+}
+
+/// A running worker notices within one look that its row was reset, stops, and somebody begins at the new position.
+#[tokio::test(start_paused = true)]
+async fn a_running_worker_reacts_to_a_reset_within_one_look() {
+    let reset =
+        async |admin: &LeaseAdmin| admin.plan_reset(&Selection::All, &ResetTo::TrimHorizon).await.unwrap();
+    assert_eq!(changed_under_a_worker(reset).await, Checkpoint::TrimHorizon);
+}
+
+/// A running worker notices within one look that its lease was released, and stops; it may take the lease again then.
+#[tokio::test(start_paused = true)]
+async fn a_running_worker_reacts_to_a_release_within_one_look() {
+    let release = async |admin: &LeaseAdmin| {
+        let plan = admin.plan_release(&Selection::All).await.unwrap();
+        assert_eq!(plan.to_string(), "release billing:orders/shardId-000000000000, held by a\n");
+        plan
+    };
+    assert_eq!(changed_under_a_worker(release).await, at(60), "nothing that was stored is lost");
 }
 
 /// A row that is removed under a running worker ends the tenure within one look, and a listing makes it anew.

@@ -2,7 +2,6 @@
 //! that take shards from each other. Real time: these tests wait for conditions.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::support::*;
@@ -17,7 +16,6 @@ use kinesis_efo::{EfoConfig, EfoReader, EfoSource};
 use kinesis_testkit::{
     Builder, Fault, Operation, Outcome, Rule, ServeOptions, Server, TestClock, TestKinesis, scenarios,
 };
-use tokio::net::{TcpListener, TcpStream};
 
 const LOOPBACK: ([u8; 4], u16) = ([127, 0, 0, 1], 0);
 const MIB: usize = 1024 * 1024;
@@ -33,10 +31,6 @@ async fn served(builder: Builder, options: ServeOptions, shards: usize) -> (Test
 
 /// A client with connections of its own.
 fn client(kinesis: &TestKinesis, server: &Server) -> Client {
-    client_at(kinesis, server, &server.url())
-}
-
-fn client_at(kinesis: &TestKinesis, server: &Server, url: &str) -> Client {
     let http = match server.certificate_pem() {
         Some(certificate) => {
             let trust = TrustStore::empty().with_pem_certificate(certificate);
@@ -49,27 +43,7 @@ fn client_at(kinesis: &TestKinesis, server: &Server, url: &str) -> Client {
         None => aws_smithy_http_client::Builder::new().build_http(),
     };
     let config = aws_sdk_kinesis::config::Builder::from(&kinesis.sdk_config());
-    Client::from_conf(config.http_client(http).endpoint_url(url).build())
-}
-
-/// A way to the server that counts connections.
-async fn counting(server: &Server) -> (String, Arc<AtomicUsize>) {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
-    let [port, own] = [server.addr(), listener.local_addr().unwrap()].map(|addr| addr.port().to_string());
-    let (count, counted) = (Arc::new(AtomicUsize::new(0)), server.addr());
-    let accepted = Arc::clone(&count);
-    tokio::spawn(async move {
-        loop {
-            let (mut near, _) = listener.accept().await.unwrap();
-            accepted.fetch_add(1, Ordering::SeqCst);
-            tokio::spawn(async move {
-                let mut far = TcpStream::connect(counted).await.unwrap();
-                // It ends as either side likes.
-                let _ = tokio::io::copy_bidirectional(&mut near, &mut far).await;
-            });
-        }
-    });
-    (server.url().replace(&port, &own), count)
+    Client::from_conf(config.http_client(http).endpoint_url(server.url()).build())
 }
 
 /// Clients for each purpose with connections of their own; the purposes asked for are written down.
@@ -192,8 +166,7 @@ async fn shards_are_spread_over_several_connections() {
 #[tokio::test]
 async fn records_are_pushed_over_one_http2_connection() {
     let (kinesis, server) = served(TestKinesis::builder(), ServeOptions::new().tls(), 3).await;
-    let (url, connections) = counting(&server).await;
-    let client = client_at(&kinesis, &server, &url);
+    let client = client(&kinesis, &server);
     // One connection first: calls in parallel would open more.
     client.list_streams().send().await.unwrap();
     let source = EfoSource::new(ClientSource::from_fn(move |_| client.clone()), config()).unwrap();
@@ -202,7 +175,7 @@ async fn records_are_pushed_over_one_http2_connection() {
         assert!(heard.others.is_empty(), "{heard:?}");
     }
     assert_eq!(kinesis.calls(Operation::SubscribeToShard), 3);
-    assert_eq!(connections.load(Ordering::SeqCst), 1);
+    assert_eq!(server.connections(), 1);
     server.shutdown().await;
 }
 

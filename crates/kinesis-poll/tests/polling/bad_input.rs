@@ -1,16 +1,14 @@
 //! What the service should not send, or rarely sends: handled or reported, never a panic.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use crate::support::*;
 use aws_sdk_kinesis::Client;
-use aws_sdk_kinesis::config::interceptors::BeforeDeserializationInterceptorContextMut;
-use aws_sdk_kinesis::config::{ConfigBag, Intercept, RuntimeComponents};
 use aws_sdk_kinesis::primitives::Blob;
 use aws_sdk_kinesis::types::{RecordDistributionStrategy, StreamMode, StreamModeDetails};
 use aws_smithy_types::body::SdkBody;
 use kinesis_core::source::{OpenShard, ShardReader, SourceEvent, SourceRecord};
-use kinesis_core::{BoxError, ShardRef, StartPosition};
+use kinesis_core::{ShardRef, StartPosition};
 use kinesis_poll::{PollConfig, PollReader, PollSource};
 use kinesis_testkit::{Operation, TestKinesis};
 
@@ -70,36 +68,10 @@ async fn records_of_ten_mebibytes_arrive_whole() {
     }
 }
 
-/// Puts other bodies in the place of the first answers of GetRecords.
-#[derive(Debug, Clone)]
-struct Bodies(Arc<Mutex<Vec<String>>>);
-
-impl Intercept for Bodies {
-    fn name(&self) -> &'static str {
-        "Bodies"
-    }
-
-    fn modify_before_deserialization(
-        &self,
-        context: &mut BeforeDeserializationInterceptorContextMut<'_>,
-        _: &RuntimeComponents,
-        _: &mut ConfigBag,
-    ) -> Result<(), BoxError> {
-        let body = context.response().body().bytes().unwrap_or_default();
-        if body.windows(18).any(|part| part == b"MillisBehindLatest") {
-            let body = self.0.lock().unwrap().pop();
-            if let Some(body) = body {
-                *context.response_mut().body_mut() = SdkBody::from(body);
-            }
-        }
-        Ok(())
-    }
-}
-
+/// Puts these bodies in the place of the first answers of GetRecords.
 fn answered(kinesis: &TestKinesis, bodies: &[&str]) -> Client {
-    let bodies = bodies.iter().rev().map(|body| (*body).to_owned()).collect();
-    let bodies = Bodies(Arc::new(Mutex::new(bodies)));
-    Client::from_conf(kinesis.client().config().to_builder().interceptor(bodies).build())
+    let bodies = Mutex::new(bodies.iter().rev().map(|body| (*body).to_owned()).collect::<Vec<_>>());
+    with_bodies(&kinesis.client(), move |_| bodies.lock().unwrap().pop().map(SdkBody::from))
 }
 
 /// F-17: an empty iterator is neither used nor taken for the end of the shard: a new one goes on behind the last record.

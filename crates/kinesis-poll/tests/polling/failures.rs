@@ -2,16 +2,14 @@
 
 use std::error::Error as _;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::support::*;
 use aws_sdk_kinesis::Client;
-use aws_sdk_kinesis::config::interceptors::BeforeDeserializationInterceptorContextMut;
+use aws_sdk_kinesis::config::Config;
 use aws_sdk_kinesis::config::retry::{RetryConfig, RetryPartition};
-use aws_sdk_kinesis::config::{Config, ConfigBag, Intercept, RuntimeComponents};
 use aws_sdk_kinesis::types::ShardIteratorType;
 use aws_smithy_types::body::SdkBody;
 use bytes::Bytes;
@@ -68,32 +66,16 @@ impl http_body::Body for Stalled {
 }
 
 /// Of the answers of GetRecords, lets every third stall in its body: after the first half of it, or before any of it.
-#[derive(Debug, Clone, Default)]
-struct Stalling(Arc<AtomicUsize>);
-
-impl Intercept for Stalling {
-    fn name(&self) -> &'static str {
-        "Stalling"
-    }
-
-    fn modify_before_deserialization(
-        &self,
-        context: &mut BeforeDeserializationInterceptorContextMut<'_>,
-        _: &RuntimeComponents,
-        _: &mut ConfigBag,
-    ) -> Result<(), BoxError> {
-        let body = context.response().body().bytes().unwrap_or_default();
-        if body.windows(18).any(|part| part == b"MillisBehindLatest") {
-            let half = Bytes::copy_from_slice(&body[..body.len() / 2]);
-            let stalled = match self.0.fetch_add(1, Ordering::Relaxed) % 6 {
-                2 => Stalled(Some(half)),
-                5 => Stalled(None),
-                _ => return Ok(()),
-            };
-            *context.response_mut().body_mut() = SdkBody::from_body_1_x(stalled);
-        }
-        Ok(())
-    }
+fn stalling(client: &Client) -> Client {
+    let answers = AtomicUsize::new(0);
+    with_bodies(client, move |body| {
+        let stalled = match answers.fetch_add(1, Ordering::Relaxed) % 6 {
+            2 => Stalled(Some(Bytes::copy_from_slice(&body[..body.len() / 2]))),
+            5 => Stalled(None),
+            _ => return None,
+        };
+        Some(SdkBody::from_body_1_x(stalled))
+    })
 }
 
 /// F-13: an answer that stalls after its headers ends with its attempt timeout too, whoever decodes it, and the same page
@@ -102,14 +84,10 @@ impl Intercept for Stalling {
 async fn an_answer_that_stalls_in_its_body_ends_with_its_timeout() {
     let kinesis = service(1);
     put(&kinesis, 0..40);
-    let stalling = |answers: &Stalling| {
-        Client::from_conf(kinesis.client().config().to_builder().interceptor(answers.clone()).build())
-    };
     let config = PollConfig::default().attempt_timeout(2 * SECOND).max_records(4);
     for decoder in 0..decoders(&kinesis.client(), config.clone()).len() {
         kinesis.clear_calls();
-        let answers = Stalling::default();
-        let source = decoders(&stalling(&answers), config.clone()).swap_remove(decoder);
+        let source = decoders(&stalling(&kinesis.client()), config.clone()).swap_remove(decoder);
         let mut reader = source.reader(OpenShard::new(shard(0), StartPosition::TrimHorizon));
         let heard = read(&mut reader, 40).await;
         assert_eq!((heard.payloads, heard.others.len()), (expected(0..40), 0));

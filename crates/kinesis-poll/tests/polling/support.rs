@@ -4,8 +4,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use aws_sdk_kinesis::Client;
+use aws_sdk_kinesis::config::interceptors::BeforeDeserializationInterceptorContextMut;
+use aws_sdk_kinesis::config::{ConfigBag, Intercept, RuntimeComponents};
+use aws_smithy_types::body::SdkBody;
 use kinesis_core::source::{OpenShard, ShardReader, SourceError, SourceEvent};
-use kinesis_core::{ShardRef, StartPosition};
+use kinesis_core::{BoxError, ShardRef, StartPosition};
 use kinesis_poll::{PollConfig, PollReader, PollSource};
 use kinesis_testkit::{Call, Operation, Outcome, TestKinesis};
 
@@ -126,6 +129,43 @@ pub(crate) fn is_full_rate(time: &Duration) -> bool {
 
 pub(crate) fn is_refused(call: &Call) -> bool {
     matches!(call.outcome, Outcome::Refused { .. })
+}
+
+/// A client that gets other bodies in the place of those of GetRecords' answers, where `instead` has one.
+pub(crate) fn with_bodies(
+    client: &Client,
+    instead: impl Fn(&[u8]) -> Option<SdkBody> + Send + Sync + 'static,
+) -> Client {
+    Client::from_conf(client.config().to_builder().interceptor(Bodies(instead)).build())
+}
+
+struct Bodies<F>(F);
+
+impl<F> std::fmt::Debug for Bodies<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Bodies")
+    }
+}
+
+impl<F: Fn(&[u8]) -> Option<SdkBody> + Send + Sync> Intercept for Bodies<F> {
+    fn name(&self) -> &'static str {
+        "Bodies"
+    }
+
+    fn modify_before_deserialization(
+        &self,
+        context: &mut BeforeDeserializationInterceptorContextMut<'_>,
+        _: &RuntimeComponents,
+        _: &mut ConfigBag,
+    ) -> Result<(), BoxError> {
+        let body = context.response().body().bytes().unwrap_or_default();
+        if body.windows(18).any(|part| part == b"MillisBehindLatest")
+            && let Some(body) = (self.0)(body)
+        {
+            *context.response_mut().body_mut() = body;
+        }
+        Ok(())
+    }
 }
 
 /// What this crate logs on this thread, at every level.

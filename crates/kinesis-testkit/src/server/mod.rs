@@ -8,6 +8,7 @@ mod tls;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hyper::service::service_fn;
@@ -38,6 +39,8 @@ const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
 pub struct Server {
     addr: SocketAddr,
     certificate_pem: Option<String>,
+    /// Accepted so far.
+    connections: Arc<AtomicUsize>,
     tasks: TaskTracker,
     /// No new connections, and those that are open end after the call in flight.
     drain: CancellationToken,
@@ -56,6 +59,7 @@ impl Server {
         let server = Self {
             addr: listener.local_addr()?,
             certificate_pem: transport.certificate_pem(),
+            connections: Arc::default(),
             tasks: TaskTracker::new(),
             drain: CancellationToken::new(),
             stop: CancellationToken::new(),
@@ -64,6 +68,7 @@ impl Server {
             service,
             options,
             transport,
+            connections: Arc::clone(&server.connections),
             tasks: server.tasks.clone(),
             drain: server.drain.clone(),
             stop: server.stop.clone(),
@@ -87,6 +92,11 @@ impl Server {
     /// The certificate that clients must trust, if the front speaks TLS.
     pub fn certificate_pem(&self) -> Option<&str> {
         self.certificate_pem.as_deref()
+    }
+
+    /// How many connections it has accepted so far.
+    pub fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
     }
 
     /// Stops listening, waits up to [`SHUTDOWN_GRACE`] for calls in flight, then ends what is left; subscriptions
@@ -117,6 +127,7 @@ where
         service,
         options: ServeOptions::new(),
         transport: Transport::Plain,
+        connections: Arc::default(),
         tasks: TaskTracker::new(),
         drain: CancellationToken::new(),
         stop: CancellationToken::new(),
@@ -161,6 +172,7 @@ struct Front {
     service: Arc<Service>,
     options: ServeOptions,
     transport: Transport,
+    connections: Arc<AtomicUsize>,
     tasks: TaskTracker,
     drain: CancellationToken,
     stop: CancellationToken,
@@ -172,6 +184,7 @@ impl Front {
             match accepted {
                 Ok((connection, peer)) => {
                     tracing::debug!(%peer, "a connection opens");
+                    self.connections.fetch_add(1, Ordering::SeqCst);
                     let stop = self.stop.clone();
                     self.tasks.spawn(stop.run_until_cancelled_owned(self.clone().open(connection)));
                 }
